@@ -1,0 +1,2 @@
+//! LoRA, control nets, identity adapters, textual inversion.
+#![forbid(unsafe_code)]

@@ -1,0 +1,1 @@
+//! The boundary: C types, C names, one guard around every exported function.

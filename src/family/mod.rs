@@ -1,0 +1,2 @@
+//! One file per model family and the registry.
+#![forbid(unsafe_code)]

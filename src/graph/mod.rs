@@ -1,0 +1,1 @@
+//! ggml made safe: tensors, graphs, checked operations, backends.

@@ -1,0 +1,2 @@
+//! Pixels: resize, masks, edges, colour, conversion to tensors.
+#![forbid(unsafe_code)]

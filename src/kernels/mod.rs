@@ -1,0 +1,1 @@
+//! CPU kernels that replace ggml nodes where they are faster.

@@ -1,0 +1,2 @@
+//! Layers: linear, convolution, norm, attention; where adapters are applied.
+#![forbid(unsafe_code)]

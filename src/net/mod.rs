@@ -1,0 +1,2 @@
+//! Networks that several families share.
+#![forbid(unsafe_code)]

@@ -1,0 +1,2 @@
+//! Random generators, schedules, predictions, samplers, guidance, step caches.
+#![forbid(unsafe_code)]

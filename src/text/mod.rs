@@ -1,0 +1,2 @@
+//! Tokenizers, prompt weights and templates.
+#![forbid(unsafe_code)]

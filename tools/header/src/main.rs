@@ -1,0 +1,2 @@
+//! Writes the C headers from `src/capi`.
+fn main() {}
