@@ -11,6 +11,16 @@ unsafe extern "C-unwind" {
     ) -> bool;
 }
 
+/// Keeps `guard.cpp` in every program, even in one that calls no function of this module: the file silences ggml
+/// before `main`.
+#[used]
+static KEEP: unsafe extern "C-unwind" fn(
+    unsafe extern "C-unwind" fn(*mut c_void),
+    *mut c_void,
+    *mut c_char,
+    usize,
+) -> bool = ggml_sys_guarded;
+
 /// ggml's own buffer for the message of an abort has 2048 bytes.
 const MESSAGE_BYTES: usize = 2048;
 
