@@ -4,6 +4,7 @@
 //! `docs/architecture.md`. Calls go down only.
 
 pub mod adapt;
+pub mod cancel;
 pub mod capi;
 pub mod engine;
 pub mod error;
@@ -15,6 +16,7 @@ pub mod kernels;
 pub mod layer;
 pub mod net;
 pub mod pipeline;
+pub mod report;
 pub mod sample;
 pub mod tensor;
 pub mod text;

@@ -1,2 +1,13 @@
 //! What a context owns: the loaded family, devices, callbacks, the cancel flag.
 #![forbid(unsafe_code)]
+
+pub mod choice;
+mod context;
+mod convert;
+pub mod request;
+pub mod system;
+mod upscaler;
+
+pub use context::{Context, Facts, Run, Sound, Video};
+pub use convert::{convert, imatrix};
+pub use upscaler::Upscaler;

@@ -1,2 +1,6 @@
 //! Pixels: resize, masks, edges, colour, conversion to tensors.
 #![forbid(unsafe_code)]
+
+mod picture;
+
+pub use picture::Image;

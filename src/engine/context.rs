@@ -1,0 +1,147 @@
+//! A loaded model and its calls.
+#![forbid(unsafe_code)]
+
+use super::choice::{SampleMethod, Scheduler};
+use super::request::{ContextOptions, ImageRequest, VideoRequest};
+use crate::cancel::{CancelFlag, CancelMode, CancelToken};
+use crate::error::{Error, Result};
+use crate::image::Image;
+use crate::report::Callbacks;
+use parking_lot::Mutex;
+use std::sync::Arc;
+use std::thread::ThreadId;
+
+/// What one call brings along besides its request.
+pub struct Run<'a> {
+    /// Whom to tell.
+    pub callbacks: &'a Callbacks,
+    /// Whether to go on.
+    pub cancel: CancelToken,
+}
+
+/// Sound of a video.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Sound {
+    /// Samples a second.
+    pub sample_rate: u32,
+    /// Channels, interleaved.
+    pub channels: u32,
+    /// Values in -1..1; their count is a multiple of `channels`.
+    pub samples: Vec<f32>,
+}
+
+/// Frames of a video and its sound, where the model makes one.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Video {
+    /// Frames in order.
+    pub frames: Vec<Image>,
+    /// Sound.
+    pub sound: Option<Sound>,
+}
+
+/// What is known about a loaded model without touching it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Facts {
+    /// It makes images.
+    pub images: bool,
+    /// It makes videos.
+    pub videos: bool,
+    /// Sampler when a request names none.
+    pub method: SampleMethod,
+    /// Schedule when a request names neither schedule nor a sampler with a schedule of its own.
+    pub scheduler: Scheduler,
+}
+
+impl Facts {
+    /// Schedule for `method` when a request names none: some samplers were made for one.
+    pub fn scheduler_for(&self, method: Option<SampleMethod>) -> Scheduler {
+        match method {
+            Some(SampleMethod::Lcm | SampleMethod::Tcd) => Scheduler::Lcm,
+            Some(SampleMethod::DdimTrailing) => Scheduler::Simple,
+            _ => self.scheduler,
+        }
+    }
+}
+
+/// What a generation needs exclusively. Filled in by the pipelines.
+struct State {}
+
+/// A loaded model. Calls from several threads are done one after the other.
+pub struct Context {
+    facts: Facts,
+    cancel: Arc<CancelFlag>,
+    state: Mutex<State>,
+    /// Thread that holds `state`, so that a callback calling back gets an error and not a deadlock.
+    running: Mutex<Option<ThreadId>>,
+}
+
+impl Context {
+    /// Finds out what the files are and prepares to use them.
+    pub fn new(_options: ContextOptions, _callbacks: &Callbacks) -> Result<Self> {
+        Err(Error::invalid("loading models is not available in this build"))
+    }
+
+    /// What is known about the model; never waits.
+    pub fn facts(&self) -> &Facts {
+        &self.facts
+    }
+
+    /// Requests a stop; never waits, from any thread or signal handler.
+    pub fn request_cancel(&self, mode: CancelMode) {
+        self.cancel.request(mode);
+    }
+
+    /// The requests to stop, as a call that enters now sees them.
+    pub fn enter(&self) -> CancelToken {
+        self.cancel.enter()
+    }
+
+    /// Makes images: `batch_count` of them, or fewer after [`CancelMode::NewLatents`].
+    pub fn generate_image(&self, request: &ImageRequest, _run: &Run<'_>) -> Result<Vec<Image>> {
+        request.validate()?;
+        self.exclusively(|_state| Err(Error::invalid("generating images is not available in this build")))
+    }
+
+    /// Makes a video.
+    pub fn generate_video(&self, request: &VideoRequest, _run: &Run<'_>) -> Result<Video> {
+        request.validate()?;
+        self.exclusively(|_state| Err(Error::invalid("generating videos is not available in this build")))
+    }
+
+    /// Waits until no call uses the context, unless the caller is that call itself (in a callback).
+    pub fn wait_idle(&self) {
+        if !self.running_here() {
+            drop(self.state.lock());
+        }
+    }
+
+    /// Whether the present thread is inside a call on this context.
+    pub fn running_here(&self) -> bool {
+        *self.running.lock() == Some(std::thread::current().id())
+    }
+
+    fn exclusively<T>(&self, call: impl FnOnce(&mut State) -> Result<T>) -> Result<T> {
+        if self.running_here() {
+            return Err(Error::invalid("a callback called its own context again while that is generating"));
+        }
+        let mut state = self.state.lock();
+        let _mark = Mark::set(&self.running);
+        call(&mut state)
+    }
+}
+
+/// Marks the present thread as the running one, also when the call panics.
+struct Mark<'a>(&'a Mutex<Option<ThreadId>>);
+
+impl<'a> Mark<'a> {
+    fn set(running: &'a Mutex<Option<ThreadId>>) -> Self {
+        *running.lock() = Some(std::thread::current().id());
+        Self(running)
+    }
+}
+
+impl Drop for Mark<'_> {
+    fn drop(&mut self) {
+        *self.0.lock() = None;
+    }
+}
