@@ -3,6 +3,7 @@
 //! The archives have the names of ggml's own CMake build (`ggml`, `ggml-cpu`, `ggml-rpc`, `ggml-base`), so that
 //! `GGML_LIB_DIR` accepts either.
 
+use crate::stamp::Stamp;
 use crate::{DEFINES, Result, Target, link};
 use std::path::{Path, PathBuf};
 use std::{env, fs};
@@ -41,21 +42,28 @@ const CPU: [&str; 15] = [
     "llamafile/sgemm.cpp",
 ];
 
-/// Compiles the four archives into `OUT_DIR` and links them.
+/// Compiles the four archives into `OUT_DIR`, unless they are there, and links them.
 pub fn build(source: &Path, target: &Target) -> Result<()> {
     let out = PathBuf::from(env::var_os("OUT_DIR").ok_or("cargo did not set OUT_DIR")?);
-    version_header(source, &out)?;
-    let recipe = Recipe { source, target, out: &out };
-    let source_files =
-        |names: &[&str]| names.iter().map(|name| source.join("src").join(name)).collect::<Vec<_>>();
-
-    recipe.archive("ggml-base", &source_files(&BASE), &[])?;
-    recipe.archive("ggml-cpu", &cpu_files(source, target), &cpu_defines(target))?;
-    recipe.archive("ggml-rpc", &source_files(&RPC), &[])?;
-    recipe.archive("ggml", &source_files(&REGISTRY), &["GGML_USE_CPU", "GGML_USE_RPC"])?;
+    let stamp = Stamp::new(&out, source, target)?;
+    if !stamp.is_valid() {
+        stamp.clear()?;
+        compile(source, target, &out)?;
+        stamp.write()?;
+    }
     link::archives(&out, &["ggml", "ggml-rpc", "ggml-cpu", "ggml-base"])?;
     link::system(target);
     Ok(())
+}
+
+fn compile(source: &Path, target: &Target, out: &Path) -> Result<()> {
+    version_header(source, out)?;
+    let recipe = Recipe { source, target, out };
+    let files = |names: &[&str]| names.iter().map(|name| source.join("src").join(name)).collect::<Vec<_>>();
+    recipe.archive("ggml-base", &files(&BASE), &[])?;
+    recipe.archive("ggml-cpu", &cpu_files(source, target), &cpu_defines(target))?;
+    recipe.archive("ggml-rpc", &files(&RPC), &[])?;
+    recipe.archive("ggml", &files(&REGISTRY), &["GGML_USE_CPU", "GGML_USE_RPC"])
 }
 
 /// ggml's CMake writes this header from `ggml-version.h.in`.

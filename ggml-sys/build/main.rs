@@ -4,6 +4,7 @@ mod cpu;
 mod gpu;
 mod link;
 mod source;
+mod stamp;
 
 use std::env;
 use std::error::Error;
@@ -59,6 +60,7 @@ fn variable(name: &str) -> Option<String> {
 }
 
 /// What is built: machine, instruction set and backends.
+#[derive(Debug)]
 struct Target {
     arch: String,
     os: String,
