@@ -1,1 +1,27 @@
 //! File formats: readers and streaming writers.
+//!
+//! [`ModelFile::open`] tells the format by content, reads and checks the headers, and gives a list of
+//! [`TensorEntry`]; bytes are then read at positions from any thread or taken from the mapped file.
+//! Nothing here knows what the tensors mean. Every claim of a file is checked before it is believed,
+//! against the file's size and [`limits`].
+#![deny(unsafe_code)]
+
+mod check;
+mod convert;
+mod dtype;
+mod gguf;
+pub mod limits;
+mod metadata;
+mod model;
+mod safetensors;
+pub mod scaled;
+mod source;
+
+#[allow(unsafe_code)]
+mod mmap;
+
+pub use convert::{apply_scale, convert_source, e4m3_to_f32, e5m2_to_f32};
+pub use dtype::Dtype;
+pub use metadata::{Array, Metadata, Value};
+pub use model::{Format, ModelFile, TensorEntry};
+pub use source::Source;

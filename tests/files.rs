@@ -1,0 +1,13 @@
+//! Readers and writers of model files, on files built here.
+#![forbid(unsafe_code)]
+
+#[path = "files/build.rs"]
+mod build;
+#[path = "files/gguf.rs"]
+mod gguf;
+#[path = "files/paths.rs"]
+mod paths;
+#[path = "files/safetensors.rs"]
+mod safetensors;
+#[path = "files/values.rs"]
+mod values;
