@@ -1,1 +1,32 @@
-//! ggml made safe: tensors, graphs, checked operations, backends.
+//! ggml made safe: tensors, graphs, checked operations, devices.
+//!
+//! A [`Graph`] is described once and becomes a [`Program`], which owns its memory and runs many times. Every
+//! operation checks ggml's preconditions first and answers with the operation's name and the shapes, so that
+//! no input can reach an assertion of ggml; `ggml_sys::guard` is the net below. Shapes are in ggml order,
+//! fastest axis first. Weights live in [`Storage`], outside graphs.
+
+mod custom;
+mod device;
+mod graph;
+mod ops_linear;
+mod ops_math;
+mod ops_shape;
+mod program;
+mod quant;
+mod storage;
+mod tensor;
+mod types;
+
+#[cfg(test)]
+mod tests;
+
+pub use device::{Device, device_memory, devices};
+pub use graph::{Graph, Math};
+pub use ops_linear::Conv2d;
+pub use ops_math::Act;
+pub use ops_shape::Interpolation;
+pub use program::{EvalNode, Input, NoWatch, Program, Watch};
+pub use quant::{dequantize, needs_importance, quantize};
+pub use storage::{Storage, Weight};
+pub use tensor::Tensor;
+pub use types::Type;
