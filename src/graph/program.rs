@@ -213,18 +213,18 @@ impl Program {
         }
         let status = guarded(|| match (&self.memory, watch.eval()) {
             // SAFETY: planned graph and live backend or scheduler.
-            (Memory::Single(_), None) => unsafe { sys::ggml_backend_graph_compute(device.raw(), nodes) },
+            (Memory::Single(_), None) => unsafe { Ok(sys::ggml_backend_graph_compute(device.raw(), nodes)) },
             (Memory::Single(_), Some(eval)) => compute_watched(device, nodes, eval),
             // SAFETY: planned graph and live scheduler.
             (Memory::Scheduled { sched, .. }, _) => unsafe {
-                sys::ggml_backend_sched_graph_compute(sched.as_ptr(), nodes)
+                Ok(sys::ggml_backend_sched_graph_compute(sched.as_ptr(), nodes))
             },
         });
         if device.is_cpu() {
             // SAFETY: live CPU backend.
             unsafe { sys::ggml_backend_cpu_set_abort_callback(device.raw(), None, std::ptr::null_mut()) };
         }
-        match status? {
+        match status?? {
             sys::GGML_STATUS_SUCCESS if watch.cancelled() => Err(Error::Cancelled),
             sys::GGML_STATUS_SUCCESS => Ok(()),
             sys::GGML_STATUS_ABORTED => Err(Error::Cancelled),
@@ -311,29 +311,49 @@ unsafe extern "C-unwind" fn should_abort(data: *mut c_void) -> bool {
 }
 
 /// Computes node after node where `eval` wants to see one, in runs of unwatched nodes otherwise.
-fn compute_watched(device: &Device, nodes: *mut sys::ggml_cgraph, eval: &dyn EvalNode) -> sys::ggml_status {
-    // SAFETY: a live planned graph; indices run below its node count, and views of ranges of it are computed in
-    // order, which is what computing it whole does.
+fn compute_watched(
+    device: &Device,
+    nodes: *mut sys::ggml_cgraph,
+    eval: &dyn EvalNode,
+) -> Result<sys::ggml_status> {
+    // SAFETY: a live planned graph; indices run below its node count. `part` has room for all its nodes and
+    // refers to them only while they live; computing the parts in order is what computing the whole does.
     unsafe {
         let count = sys::ggml_graph_n_nodes(nodes);
-        let mut start = 0;
+        let size = sys::ggml_graph_overhead_custom(count.max(1) as usize, false) + 256;
+        let params =
+            sys::ggml_init_params { mem_size: size, mem_buffer: std::ptr::null_mut(), no_alloc: true };
+        let ctx = Scratch(
+            NonNull::new(sys::ggml_init(params)).ok_or_else(|| Error::Memory("a graph's parts".into()))?,
+        );
+        let part = sys::ggml_new_graph_custom(ctx.0.as_ptr(), count.max(1) as usize, false);
         for i in 0..count {
             let node = sys::ggml_graph_node(nodes, i);
+            sys::ggml_graph_add_node(part, node);
             let wanted = eval.eval(node.cast(), true);
             if !wanted && i + 1 < count {
                 continue;
             }
-            let mut part = sys::ggml_graph_view(nodes, start, i + 1);
-            let status = sys::ggml_backend_graph_compute(device.raw(), &mut part);
+            let status = sys::ggml_backend_graph_compute(device.raw(), part);
             if status != sys::GGML_STATUS_SUCCESS {
-                return status;
+                return Ok(status);
             }
             if wanted && !eval.eval(node.cast(), false) {
-                return sys::GGML_STATUS_ABORTED;
+                return Ok(sys::GGML_STATUS_ABORTED);
             }
-            start = i + 1;
+            sys::ggml_graph_clear(part);
         }
-        sys::GGML_STATUS_SUCCESS
+        Ok(sys::GGML_STATUS_SUCCESS)
+    }
+}
+
+/// A ggml context freed at the end of its scope.
+struct Scratch(NonNull<sys::ggml_context>);
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        // SAFETY: made by the value's creator, freed once.
+        unsafe { sys::ggml_free(self.0.as_ptr()) };
     }
 }
 

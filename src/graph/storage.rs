@@ -1,5 +1,6 @@
 //! Persistent tensors: weights and adapters that live outside graphs.
 
+use std::collections::HashSet;
 use std::ffi::CString;
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -27,6 +28,8 @@ struct State {
     buffers: Vec<NonNull<sys::ggml_backend_buffer>>,
     /// Mapped files that tensors point into.
     mappings: Vec<Arc<dyn AsRef<[u8]> + Send + Sync>>,
+    /// Addresses of the tensors that do.
+    mapped: HashSet<usize>,
 }
 
 // SAFETY: the ggml context is only changed under `state`'s lock; tensor fields that change later (data,
@@ -144,14 +147,11 @@ impl Storage {
         let start = bytes[offset..].as_ptr();
         // ggml wants the base of a buffer aligned to 32 bytes; the tensor itself may lie anywhere in it.
         let base = (start as usize) & !31;
-        let base = base.max(bytes.as_ptr() as usize);
-        if base % 32 != 0 {
-            return Err(Error::Internal("a mapping that is not aligned to 32 bytes".into()));
-        }
         let span = start as usize - base + size;
-        // SAFETY: [base, base + span) lies inside `bytes`, which `mappings` keeps alive as long as the buffer;
-        // ggml only reads weights. The tensor is live and has no memory yet (checked), and its address lies
-        // inside the buffer.
+        // SAFETY: the tensor's bytes [start, start + size) lie inside `bytes`, which `mappings` keeps alive as long
+        // as the buffer; ggml only reads weights, and through tensors only, so that the up to 31 bytes between
+        // `base` and `start` are never touched. The tensor is live and has no memory yet (checked), and its
+        // address lies inside the buffer.
         unsafe {
             let tensor = weight.tensor.as_ptr();
             if !(*tensor).data.is_null() {
@@ -164,9 +164,8 @@ impl Storage {
             (*tensor).buffer = buffer.as_ptr();
             (*tensor).data = start as *mut _;
         }
-        if !state.mappings.iter().any(|m| Arc::ptr_eq(m, mapping)) {
-            state.mappings.push(mapping.clone());
-        }
+        state.mapped.insert(weight.tensor.as_ptr() as usize);
+        state.mappings.push(mapping.clone());
         self.generation.fetch_add(1, Ordering::Release);
         Ok(())
     }
@@ -240,6 +239,7 @@ fn free_buffers(state: &mut State) {
         unsafe { sys::ggml_backend_buffer_free(buffer.as_ptr()) };
     }
     state.mappings.clear();
+    state.mapped.clear();
 }
 
 impl Drop for Storage {
@@ -326,13 +326,7 @@ impl Weight {
 
     /// Whether the data lie in a mapped file.
     pub fn is_mapped(&self) -> bool {
-        // SAFETY: the tensor lives as long as `storage`.
-        let data = unsafe { (*self.tensor.as_ptr()).data } as usize;
-        let state = self.storage.state.lock();
-        state.mappings.iter().any(|mapping| {
-            let bytes: &[u8] = (**mapping).as_ref();
-            bytes.as_ptr_range().contains(&(data as *const u8))
-        })
+        self.storage.state.lock().mapped.contains(&(self.tensor.as_ptr() as usize))
     }
 
     fn check_range(&self, op: &'static str, offset: usize, len: usize) -> Result<()> {
