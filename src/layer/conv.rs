@@ -75,7 +75,7 @@ impl Conv2d {
                 .scale(self.range)?;
             bias.map_or(Ok(y), |b| y.add(b.reshape([1, 1, b.count(), 1])?))?
         };
-        for delta in ctx.adapters.map_or(&[][..], |a| a.deltas(self.weight.name())) {
+        for delta in ctx.deltas(&self.weight) {
             let change = self.delta(ctx, x, delta, geometry)?.scale(delta.scale)?;
             y = add_rows(y, change, delta, 2)?;
         }

@@ -1,15 +1,17 @@
 //! What every layer gets besides its input.
 #![forbid(unsafe_code)]
 
+use std::sync::Arc;
+
 use crate::graph::{Graph, Tensor, Weight};
 
 /// The surroundings of a forward pass under construction.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 pub struct Ctx<'g> {
     /// The graph that grows.
     pub graph: &'g Graph,
     /// Adapters applied at run time.
-    pub adapters: Option<&'g dyn Adapters>,
+    pub adapters: Option<Arc<dyn Adapters>>,
     /// Whether width and height wrap around.
     pub circular: [bool; 2],
 }
@@ -18,6 +20,11 @@ impl<'g> Ctx<'g> {
     /// A weight as an operand.
     pub fn weight(&self, weight: &Weight) -> Tensor<'g> {
         self.graph.weight(weight)
+    }
+
+    /// What adapters add to the layer of `weight`.
+    pub fn deltas(&self, weight: &Weight) -> &[Delta] {
+        self.adapters.as_ref().map_or(&[], |a| a.deltas(weight.name()))
     }
 }
 

@@ -62,7 +62,7 @@ impl Linear {
 
     /// As [`Linear::forward`], then an activation.
     pub fn forward_act<'g>(&self, ctx: &Ctx<'g>, x: Tensor<'g>, act: Act) -> Result<Tensor<'g>> {
-        let deltas = ctx.adapters.map_or(&[][..], |a| a.deltas(self.weight.name()));
+        let deltas = ctx.deltas(&self.weight);
         let bias = self.bias.as_ref().map(|b| ctx.weight(b));
         if deltas.is_empty() && self.range == 1.0 {
             return x.linear(ctx.weight(&self.weight), bias, act);

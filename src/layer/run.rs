@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
 
 use super::ctx::{Adapters, Ctx};
 use crate::error::Result;
@@ -28,7 +29,7 @@ pub struct Env<'a> {
 /// A network's weights and its latest graph.
 pub struct Runner {
     part: Part,
-    adapters: Option<Box<dyn Adapters>>,
+    adapters: Option<Arc<dyn Adapters>>,
     program: Option<(u64, Program)>,
     capacity: usize,
 }
@@ -50,7 +51,7 @@ impl Runner {
     }
 
     /// Sets the adapters applied while computing.
-    pub fn set_adapters(&mut self, adapters: Option<Box<dyn Adapters>>) {
+    pub fn set_adapters(&mut self, adapters: Option<Arc<dyn Adapters>>) {
         self.adapters = adapters;
     }
 
@@ -105,13 +106,9 @@ impl Runner {
         let key = self.key(env, variant, inputs);
         if !self.program.as_ref().is_some_and(|(k, p)| *k == key && p.is_current()) {
             self.program = None;
-            let adapters = self.adapters.as_deref();
+            let adapters = self.adapters.clone();
             let program = Program::build(env.device, env.math, self.capacity, inputs, |graph, tensors| {
-                // The adapters outlive the graph under construction, whose lifetime they take on here.
-                describe(
-                    &Ctx { graph, adapters: None, circular: env.circular }.with_adapters(adapters),
-                    tensors,
-                )
+                describe(&Ctx { graph, adapters, circular: env.circular }, tensors)
             })?;
             self.program = Some((key, program));
         }
