@@ -1,0 +1,234 @@
+//! Packing f32 operands into the steps that block products read.
+
+use super::block::STEP;
+use super::isa::{Format, Isa};
+
+/// Packs `len` values at `src` as row `row` of A steps at `dst`; values beyond `len` up to a whole step are 0.
+///
+/// # Safety
+/// `src` is valid for `len` reads; `dst` holds `len / 32` (rounded up) A steps of `format`; `row` < 32.
+pub(super) unsafe fn a_row(isa: Isa, format: Format, src: *const f32, len: usize, dst: *mut u8, row: usize) {
+    // SAFETY: steps and rows stay inside `dst`, reads below `len`, by the caller's promise; `Isa` proves its
+    // features.
+    unsafe {
+        for step in 0..len.div_ceil(STEP) {
+            let out = dst.add(step * format.a_step());
+            let from = src.add(step * STEP);
+            let count = (len - step * STEP).min(STEP);
+            if format == Format::F32 {
+                let out = out.cast::<f32>().add(row * STEP);
+                std::ptr::copy_nonoverlapping(from, out, count);
+                std::ptr::write_bytes(out.add(count), 0, STEP - count);
+            } else {
+                debug_assert_eq!(isa, Isa::Amx);
+                let low = if format == Format::Single { 0 } else { 2048 };
+                simd::split_row(from, count, out.add(row * 64), low);
+            }
+        }
+    }
+}
+
+/// Fills row `row` of `steps` A steps with zeros.
+///
+/// # Safety
+/// `dst` holds `steps` A steps of `format`; `row` < 32.
+pub(super) unsafe fn a_zero(format: Format, steps: usize, dst: *mut u8, row: usize) {
+    for step in 0..steps {
+        // SAFETY: row `row` of each step lies inside `dst`.
+        unsafe {
+            let out = dst.add(step * format.a_step());
+            match format {
+                Format::F32 => std::ptr::write_bytes(out.add(row * 128), 0, 128),
+                Format::Single => std::ptr::write_bytes(out.add(row * 64), 0, 64),
+                Format::Split | Format::SplitA => {
+                    std::ptr::write_bytes(out.add(row * 64), 0, 64);
+                    std::ptr::write_bytes(out.add(2048 + row * 64), 0, 64);
+                }
+            }
+        }
+    }
+}
+
+/// Packs 16 rows of `steps * 32` f32 (row stride `stride` values) as the 16 columns `half` of B steps.
+///
+/// B steps lie `format.b_step()` bytes apart, with rows 64 bytes (tiles) or 128 bytes (`F32`) apart.
+///
+/// # Safety
+/// `src` is valid for 16 such rows; `dst` holds `steps` B steps of `format` and is 64-aligned; `half` < 2.
+pub(super) unsafe fn b_columns(
+    isa: Isa,
+    format: Format,
+    src: *const f32,
+    stride: usize,
+    steps: usize,
+    dst: *mut u8,
+    half: usize,
+) {
+    for step in 0..steps {
+        // SAFETY: step `step` exists in both operands; `Isa` proves its features.
+        unsafe {
+            let from = src.add(step * STEP);
+            let out = dst.add(step * format.b_step());
+            match (format, isa) {
+                (Format::F32, Isa::Avx2) => transpose_plain(from, stride, out.cast::<f32>().add(16 * half)),
+                (Format::F32, _) => {
+                    simd::transpose_f32(from, stride, out.cast::<f32>().add(16 * half));
+                    simd::transpose_f32(from.add(16), stride, out.cast::<f32>().add(16 * half + 16 * 32));
+                }
+                (Format::Split, _) => simd::pair_columns(from, stride, out.add(1024 * half), Some(2048)),
+                (Format::Single | Format::SplitA, _) => {
+                    simd::pair_columns(from, stride, out.add(1024 * half), None);
+                }
+            }
+        }
+    }
+}
+
+/// A 16 x 32 block turned to 32 rows of 16 with row stride 32.
+///
+/// # Safety
+/// `src` is valid for 16 rows of 32, `dst` for 32 rows of 16 at stride 32.
+unsafe fn transpose_plain(src: *const f32, stride: usize, dst: *mut f32) {
+    for column in 0..16 {
+        for k in 0..STEP {
+            // SAFETY: both indices lie in the blocks named.
+            unsafe { *dst.add(k * 32 + column) = *src.add(column * stride + k) };
+        }
+    }
+}
+
+/// AVX-512 packing; callers hold an [`Isa`] that proves the features.
+pub(super) mod simd {
+    use std::arch::x86_64::*;
+
+    /// Mask of the first `n` of 16 lanes.
+    #[inline(always)]
+    pub(in crate::kernels) fn lanes(n: usize) -> u16 {
+        if n >= 16 { u16::MAX } else { (1u16 << n) - 1 }
+    }
+
+    /// bf16 halves of two vectors: (high of a then b, low of a then b).
+    #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512bf16")]
+    #[inline]
+    pub(in crate::kernels) fn halves(a: __m512, b: __m512) -> (__m512i, __m512i) {
+        let high = bits(_mm512_cvtne2ps_pbh(b, a));
+        let low = bits(_mm512_cvtne2ps_pbh(
+            _mm512_sub_ps(b, widen(_mm512_extracti64x4_epi64::<1>(high))),
+            _mm512_sub_ps(a, widen(_mm512_castsi512_si256(high))),
+        ));
+        (high, low)
+    }
+
+    /// Sixteen bf16 as f32.
+    #[target_feature(enable = "avx512f")]
+    #[inline]
+    fn widen(x: __m256i) -> __m512 {
+        _mm512_castsi512_ps(_mm512_slli_epi32::<16>(_mm512_cvtepu16_epi32(x)))
+    }
+
+    #[inline(always)]
+    pub(in crate::kernels) fn bits(x: __m512bh) -> __m512i {
+        // SAFETY: both are 64 bytes without invalid values.
+        unsafe { std::mem::transmute(x) }
+    }
+
+    /// 32 values (zeros from `count` on) as 64 bytes of high halves at `dst` and, where `low` is not 0, of low
+    /// halves `low` bytes on.
+    ///
+    /// # Safety
+    /// `src` valid for `count` reads, `dst` for the writes; AVX-512 BF16 is there.
+    #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512bf16")]
+    #[inline]
+    pub(super) unsafe fn split_row(src: *const f32, count: usize, dst: *mut u8, low: usize) {
+        // SAFETY: masked lanes are not read; the writes are the caller's promise.
+        unsafe {
+            let a = _mm512_maskz_loadu_ps(lanes(count), src);
+            let b = _mm512_maskz_loadu_ps(lanes(count.saturating_sub(16)), src.wrapping_add(16));
+            let (high, lows) = halves(a, b);
+            _mm512_storeu_si512(dst.cast(), high);
+            if low != 0 {
+                _mm512_storeu_si512(dst.add(low).cast(), lows);
+            }
+        }
+    }
+
+    /// 16 rows of 32 f32 as one B tile of high halves at `dst` and, with `low`, one of low halves.
+    ///
+    /// # Safety
+    /// `src` valid for 16 rows of 32 at `stride`, `dst` for the tiles; AVX-512 BF16 is there.
+    #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512bf16")]
+    pub(super) unsafe fn pair_columns(src: *const f32, stride: usize, dst: *mut u8, low: Option<usize>) {
+        // SAFETY: rows and tiles are the caller's promise.
+        unsafe {
+            let mut high = [_mm512_setzero_si512(); 16];
+            let mut lows = [_mm512_setzero_si512(); 16];
+            for row in 0..16 {
+                let a = _mm512_loadu_ps(src.add(row * stride));
+                let b = _mm512_loadu_ps(src.add(row * stride + 16));
+                (high[row], lows[row]) = halves(a, b);
+            }
+            store(transpose(high), dst, 64);
+            if let Some(low) = low {
+                store(transpose(lows), dst.add(low), 64);
+            }
+        }
+    }
+
+    /// A 16 x 16 block of f32 turned, to rows 128 bytes apart.
+    ///
+    /// # Safety
+    /// `src` valid for 16 rows of 16 at `stride`, `dst` for 16 rows of 16 at 32; AVX-512F is there.
+    #[target_feature(enable = "avx512f")]
+    pub(super) unsafe fn transpose_f32(src: *const f32, stride: usize, dst: *mut f32) {
+        // SAFETY: both blocks are the caller's promise.
+        unsafe {
+            let mut rows = [_mm512_setzero_si512(); 16];
+            for (row, r) in rows.iter_mut().enumerate() {
+                *r = _mm512_loadu_si512(src.add(row * stride).cast());
+            }
+            store(transpose(rows), dst.cast(), 128);
+        }
+    }
+
+    /// # Safety
+    /// `dst` valid for 16 rows of 64 bytes at `stride` bytes.
+    #[target_feature(enable = "avx512f")]
+    #[inline]
+    unsafe fn store(rows: [__m512i; 16], dst: *mut u8, stride: usize) {
+        for (i, row) in rows.into_iter().enumerate() {
+            // SAFETY: row `i` of the caller's block.
+            unsafe { _mm512_storeu_si512(dst.add(i * stride).cast(), row) };
+        }
+    }
+
+    /// A 16 x 16 block of 32-bit values turned.
+    #[target_feature(enable = "avx512f")]
+    #[inline]
+    fn transpose(r: [__m512i; 16]) -> [__m512i; 16] {
+        let mut t = r;
+        for i in 0..8 {
+            t[2 * i] = _mm512_unpacklo_epi32(r[2 * i], r[2 * i + 1]);
+            t[2 * i + 1] = _mm512_unpackhi_epi32(r[2 * i], r[2 * i + 1]);
+        }
+        let mut u = t;
+        for i in 0..4 {
+            u[4 * i] = _mm512_unpacklo_epi64(t[4 * i], t[4 * i + 2]);
+            u[4 * i + 1] = _mm512_unpackhi_epi64(t[4 * i], t[4 * i + 2]);
+            u[4 * i + 2] = _mm512_unpacklo_epi64(t[4 * i + 1], t[4 * i + 3]);
+            u[4 * i + 3] = _mm512_unpackhi_epi64(t[4 * i + 1], t[4 * i + 3]);
+        }
+        // u[4 g + j], 128-bit lane l: values 4 l + j of rows 4 g .. 4 g + 3.
+        let mut out = u;
+        for j in 0..4 {
+            let even01 = _mm512_shuffle_i32x4::<0x88>(u[j], u[4 + j]);
+            let odd01 = _mm512_shuffle_i32x4::<0xdd>(u[j], u[4 + j]);
+            let even23 = _mm512_shuffle_i32x4::<0x88>(u[8 + j], u[12 + j]);
+            let odd23 = _mm512_shuffle_i32x4::<0xdd>(u[8 + j], u[12 + j]);
+            out[j] = _mm512_shuffle_i32x4::<0x88>(even01, even23);
+            out[8 + j] = _mm512_shuffle_i32x4::<0xdd>(even01, even23);
+            out[4 + j] = _mm512_shuffle_i32x4::<0x88>(odd01, odd23);
+            out[12 + j] = _mm512_shuffle_i32x4::<0xdd>(odd01, odd23);
+        }
+        out
+    }
+}
