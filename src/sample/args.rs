@@ -37,6 +37,8 @@ pub struct SampleArgs {
     pub dual_alpha: f32,
     /// `sefi_delta_t`: how far the semantic channels run ahead in the dual schedule.
     pub dual_delta: f32,
+    /// `cache_limits`: honour the limits of the block caches, see `CacheParams::limits`.
+    pub cache_limits: bool,
     /// What could not be read, one sentence each, for the log.
     pub warnings: Vec<String>,
 }
@@ -90,6 +92,7 @@ impl Default for SampleArgs {
             },
             dual_alpha: 1.0,
             dual_delta: 0.1,
+            cache_limits: false,
             warnings: Vec::new(),
         }
     }
@@ -143,6 +146,7 @@ impl SampleArgs {
             "resolution_aware" => boolean(&mut self.logit_normal.resolution_aware, value),
             "sefi_alpha" => float(&mut self.dual_alpha, value),
             "sefi_delta_t" => float(&mut self.dual_delta, value),
+            "cache_limits" => boolean(&mut self.cache_limits, value),
             "guidance_schedule" => self.set_guidance_schedule(value),
             _ => Outcome::UnknownKey,
         }

@@ -31,6 +31,7 @@ mod res_multistep;
 mod tcd;
 mod workspace;
 
+pub(super) use workspace::resize;
 pub use workspace::{Denoised, Workspace};
 
 use super::args::SampleArgs;

@@ -58,7 +58,7 @@ impl Workspace {
 }
 
 /// Gives `buffer` the shape; allocates only when it grows.
-pub(crate) fn resize(buffer: &mut HostTensor, shape: &[usize]) {
+pub(in crate::sample) fn resize(buffer: &mut HostTensor, shape: &[usize]) {
     if buffer.shape != shape {
         buffer.shape.clear();
         buffer.shape.extend_from_slice(shape);
