@@ -1,7 +1,7 @@
 //! `extra_sample_args`: a list of `key=value` pairs, separated by `,` or `;`.
 //!
-//! Every key is read once into [`SampleArgs`]; a value that cannot be read leaves the default in place and adds a
-//! warning that names the key. `docs/sampling.md` lists all keys.
+//! Every key is read once into [`SampleArgs`]; a value that cannot be read leaves the default in place and
+//! adds a warning that names the key. `docs/sampling.md` lists all keys.
 #![forbid(unsafe_code)]
 
 use super::guidance::{ApgParams, GuidanceSchedule};
@@ -15,7 +15,8 @@ pub struct SampleArgs {
     pub slg_uncond: bool,
     /// `guidance_schedule`: guidance scale per step.
     pub guidance_schedule: GuidanceSchedule,
-    /// `strength_as_noise_level`: img2img strength is the noise level to start from, not a share of the steps.
+    /// `strength_as_noise_level`: img2img strength is the noise level to start from, not a share of the
+    /// steps.
     pub strength_as_noise_level: bool,
     /// `force_first_sigma`: with the former, start exactly at that noise level.
     pub force_first_sigma: bool,
@@ -202,7 +203,8 @@ pub(super) fn trim(text: &str) -> &str {
     text.trim_matches([' ', '\t', '\n', '\r', '\x0b', '\x0c'])
 }
 
-/// Splits a list at `,` and `;` into trimmed pairs; the second part holds a warning for each member without `=`.
+/// Splits a list at `,` and `;` into trimmed pairs; the second part holds a warning for each member without
+/// `=`.
 pub fn key_values(text: &str) -> (Vec<(&str, &str)>, Vec<String>) {
     let mut pairs = Vec::new();
     let mut warnings = Vec::new();
@@ -215,8 +217,8 @@ pub fn key_values(text: &str) -> (Vec<(&str, &str)>, Vec<String>) {
     (pairs, warnings)
 }
 
-/// A float as C's `strtof` reads it (decimal, `0x` hexadecimal, `inf`, `nan`), nothing behind it, `None` when it
-/// overflows.
+/// A float as C's `strtof` reads it (decimal, `0x` hexadecimal, `inf`, `nan`), nothing behind it, `None` when
+/// it overflows.
 pub fn strict_float(text: &str) -> Option<f32> {
     let text = trim(text);
     let (negative, digits) = match text.as_bytes().first()? {

@@ -1,7 +1,7 @@
 //! Random generators, schedules, predictions, samplers, guidance, step caches.
 //!
-//! Everything here works on host values and knows neither ggml nor any model family. A generation goes through
-//! [`plan`] (which sigmas), [`run`] (the guided model with caches and callbacks) and [`samplers`].
+//! Everything here works on host values and knows neither ggml nor any model family. A generation goes
+//! through [`plan`] (which sigmas), [`run`] (the guided model with caches and callbacks) and [`samplers`].
 #![forbid(unsafe_code)]
 
 pub mod args;

@@ -1,5 +1,5 @@
-//! Which sigmas a generation visits: schedule or custom sigmas, the start of img2img, the second pass of hires, the
-//! change between two networks.
+//! Which sigmas a generation visits: schedule or custom sigmas, the start of img2img, the second pass of
+//! hires, the change between two networks.
 #![forbid(unsafe_code)]
 
 use super::args::SampleArgs;
@@ -32,8 +32,8 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// The plan for `steps` steps. Two or more custom sigmas replace the schedule; a single one is no interval and is
-    /// ignored.
+    /// The plan for `steps` steps. Two or more custom sigmas replace the schedule; a single one is no
+    /// interval and is ignored.
     pub fn new(denoiser: &mut Denoiser, request: &ScheduleRequest<'_>, custom: &[f32]) -> Result<Self> {
         if custom.len() < 2 {
             let sigmas = schedule::sigmas(denoiser, request)?;
@@ -71,8 +71,8 @@ impl Plan {
         self.steps = self.sigmas.len() - 1;
     }
 
-    /// Splits between two networks: the first gets `first_steps` steps, the second starts at the sigma where the first
-    /// ends. `None` for either that has no step.
+    /// Splits between two networks: the first gets `first_steps` steps, the second starts at the sigma where
+    /// the first ends. `None` for either that has no step.
     pub fn split(self, first_steps: usize) -> (Option<Vec<f32>>, Option<Vec<f32>>) {
         let at = first_steps.min(self.sigmas.len() - 1);
         let first = self.sigmas[..=at].to_vec();
@@ -92,8 +92,8 @@ fn skipped_steps(steps: usize, strength: f32) -> usize {
     steps.saturating_sub(run + 1)
 }
 
-/// Sigmas of the second pass of hires: `steps` (0 for `default_steps`) are scaled up so that about as many remain after
-/// cutting to `strength`, which is clamped to 0.0001..=1.
+/// Sigmas of the second pass of hires: `steps` (0 for `default_steps`) are scaled up so that about as many
+/// remain after cutting to `strength`, which is clamped to 0.0001..=1.
 pub fn hires_sigmas(
     denoiser: &mut Denoiser,
     request: &ScheduleRequest<'_>,

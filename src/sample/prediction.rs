@@ -1,7 +1,7 @@
 //! What a network predicts, and the noise scale (sigma) and time that go with it.
 //!
-//! A network output becomes an estimate of the clean latent by `denoised = c_skip * x + c_out * output(c_in * x, t)`;
-//! noise of level sigma is added by [`Denoiser::add_noise`].
+//! A network output becomes an estimate of the clean latent by `denoised = c_skip * x + c_out * output(c_in *
+//! x, t)`; noise of level sigma is added by [`Denoiser::add_noise`].
 #![forbid(unsafe_code)]
 
 use std::sync::Arc;
@@ -164,8 +164,8 @@ impl Denoiser {
         self.shift
     }
 
-    /// Whether samplers use the formulas for flows, where latent and noise are mixed linearly. The clean-picture
-    /// prediction counts as no flow here.
+    /// Whether samplers use the formulas for flows, where latent and noise are mixed linearly. The
+    /// clean-picture prediction counts as no flow here.
     pub fn is_flow(&self) -> bool {
         matches!(self.prediction, Prediction::Flow | Prediction::FlowExponential | Prediction::FlowDual)
     }
@@ -247,8 +247,8 @@ impl Denoiser {
         }
     }
 
-    /// Undoes the shrinking of the latent at the last `sigma` of a schedule; of no effect outside flows. A sigma of 1
-    /// is pure noise and left as it is.
+    /// Undoes the shrinking of the latent at the last `sigma` of a schedule; of no effect outside flows. A
+    /// sigma of 1 is pure noise and left as it is.
     pub fn remove_noise_scale(&self, sigma: f32, latent: &mut [f32]) {
         if self.is_flow() && sigma != 1.0 {
             let factor = 1.0 / (1.0 - sigma);
@@ -265,8 +265,8 @@ impl Denoiser {
         }
     }
 
-    /// Time after `shifted_timestep`, which maps 0..1000 onto 0..shifted steps (a distilled model's own range); the
-    /// scalings change with it. `0` leaves both as they are.
+    /// Time after `shifted_timestep`, which maps 0..1000 onto 0..shifted steps (a distilled model's own
+    /// range); the scalings change with it. `0` leaves both as they are.
     pub fn time_and_scalings(&self, sigma: f32, shifted_timestep: i32) -> (f32, Scalings) {
         let t = self.sigma_to_t(sigma);
         let scalings = self.scalings(sigma);

@@ -69,8 +69,8 @@ pub trait Observer {
     /// `done` of `steps` steps, each number once, from 0 on.
     fn progress(&mut self, _done: usize, _steps: usize) {}
 
-    /// The latent at step 1 to N: once noisy, scaled for the network, before its first evaluation; once denoised, after
-    /// its last. Steps that a cache predicts have no noisy one.
+    /// The latent at step 1 to N: once noisy, scaled for the network, before its first evaluation; once
+    /// denoised, after its last. Steps that a cache predicts have no noisy one.
     fn preview(&mut self, _step: usize, _latent: &HostTensor, _noisy: bool) -> Result<()> {
         Ok(())
     }
@@ -102,7 +102,8 @@ pub struct Generation<'a> {
     pub mask: Option<&'a HostTensor>,
     /// Whether the network's input is masked too (models that see the kept frames free of noise).
     pub mask_input: bool,
-    /// Whether the result is the latent of the picture; false when another network goes on from the last sigma.
+    /// Whether the result is the latent of the picture; false when another network goes on from the last
+    /// sigma.
     pub finish: bool,
 }
 
@@ -113,7 +114,8 @@ pub struct Sampler {
     buffers: Buffers,
 }
 
-/// Samples from `latent`, to which `noise` is added first where given (without, it is taken to be noisy already).
+/// Samples from `latent`, to which `noise` is added first where given (without, it is taken to be noisy
+/// already).
 ///
 /// `rng` gives the noise of stochastic samplers. Cancelling is an error from `observer` or `network`.
 pub fn sample(

@@ -1,9 +1,9 @@
 //! Step caches: reuse of network outputs between steps.
 //!
-//! EasyCache, UCache and the block-cache modes decide per step, on the first evaluation, whether the network may be
-//! left out, and then give every evaluation of the step its last difference between output and input. Spectrum
-//! predicts the denoised latent itself. The policies are those of the recorded library, where the block caches work on
-//! whole outputs too; `cache_limits` turns on the parameters that it reads but ignores.
+//! EasyCache, UCache and the block-cache modes decide per step, on the first evaluation, whether the network
+//! may be left out, and then give every evaluation of the step its last difference between output and input.
+//! Spectrum predicts the denoised latent itself. The policies are those of the recorded library, where the
+//! block caches work on whole outputs too; `cache_limits` turns on the parameters that it reads but ignores.
 #![forbid(unsafe_code)]
 
 mod cache_dit;
@@ -108,7 +108,8 @@ pub struct CacheParams {
     pub scm_policy_dynamic: bool,
     /// Spectrum.
     pub spectrum: SpectrumParams,
-    /// Key `cache_limits` of `extra_sample_args`: honour the limits above and extrapolate in the TaylorSeer modes.
+    /// Key `cache_limits` of `extra_sample_args`: honour the limits above and extrapolate in the TaylorSeer
+    /// modes.
     pub limits: bool,
 }
 
@@ -138,8 +139,8 @@ impl Default for CacheParams {
     }
 }
 
-/// A cache of network outputs. Outputs of one step come as one call of `begin`, then `reuse` and, where that says no,
-/// `store` for each branch, [`Branch::Positive`] first.
+/// A cache of network outputs. Outputs of one step come as one call of `begin`, then `reuse` and, where that
+/// says no, `store` for each branch, [`Branch::Positive`] first.
 trait OutputCache {
     /// Starts step `index` (from 0).
     fn begin(&mut self, index: usize, sigma: f32);

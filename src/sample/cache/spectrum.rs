@@ -1,5 +1,5 @@
-//! Spectrum: denoised latents are a smooth function of the step; between computed ones they are predicted by a ridge
-//! regression on Chebyshev polynomials, mixed with a linear extrapolation.
+//! Spectrum: denoised latents are a smooth function of the step; between computed ones they are predicted by
+//! a ridge regression on Chebyshev polynomials, mixed with a linear extrapolation.
 #![forbid(unsafe_code)]
 
 use super::change::copy;

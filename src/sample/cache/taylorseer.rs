@@ -1,5 +1,5 @@
-//! TaylorSeer (Liu et al. 2025) on whole outputs: between computed steps the output is extrapolated from its finite
-//! differences.
+//! TaylorSeer (Liu et al. 2025) on whole outputs: between computed steps the output is extrapolated from its
+//! finite differences.
 #![forbid(unsafe_code)]
 
 use super::super::run::Branch;

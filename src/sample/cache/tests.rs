@@ -1,4 +1,5 @@
-//! Decisions and results of the policies on a toy network, against those of the reference's own policies on the same.
+//! Decisions and results of the policies on a toy network, against those of the reference's own policies on
+//! the same.
 
 use super::*;
 use crate::sample::prediction::Prediction;

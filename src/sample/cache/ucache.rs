@@ -1,5 +1,5 @@
-//! UCache: EasyCache for UNets, with an error that decays, a threshold that loosens towards the end, and a scale that
-//! follows the recent changes.
+//! UCache: EasyCache for UNets, with an error that decays, a threshold that loosens towards the end, and a
+//! scale that follows the recent changes.
 #![forbid(unsafe_code)]
 
 use super::super::run::Branch;

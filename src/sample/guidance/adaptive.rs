@@ -1,5 +1,5 @@
-//! Adaptive projected guidance (Sadat et al. 2024): momentum, a bound on the norm, and less of the part parallel to
-//! the prediction.
+//! Adaptive projected guidance (Sadat et al. 2024): momentum, a bound on the norm, and less of the part
+//! parallel to the prediction.
 #![forbid(unsafe_code)]
 
 use super::{Outputs, Scales, combine};
@@ -47,8 +47,8 @@ impl AdaptiveGuidance {
         Self { params, momentum: Vec::new(), delta: Vec::new() }
     }
 
-    /// Writes the guided prediction to `out`. `text_override` replaces the text scale in the difference only, as
-    /// recorded: the difference is then weighted with the request's own scale.
+    /// Writes the guided prediction to `out`. `text_override` replaces the text scale in the difference only,
+    /// as recorded: the difference is then weighted with the request's own scale.
     pub fn combine(
         &mut self,
         outputs: Outputs<'_>,

@@ -11,8 +11,8 @@ pub use classifier_free::combine;
 pub use schedule::GuidanceSchedule;
 pub use skip_layer::SkipLayers;
 
-/// Network outputs of one step, all of one length. `negative` is the negative prompt with the images of the request,
-/// `image_negative` the negative prompt without them.
+/// Network outputs of one step, all of one length. `negative` is the negative prompt with the images of the
+/// request, `image_negative` the negative prompt without them.
 #[derive(Clone, Copy, Debug)]
 pub struct Outputs<'a> {
     /// With the prompt.
@@ -42,8 +42,8 @@ pub struct NeededOutputs {
 }
 
 impl Scales {
-    /// Settles the image scale of a request: infinite or unsupported by the model means 1, which is guidance by text
-    /// alone. The second part is a warning for the log.
+    /// Settles the image scale of a request: infinite or unsupported by the model means 1, which is guidance
+    /// by text alone. The second part is a warning for the log.
     pub fn resolve(text: f32, image: f32, supports_image: bool) -> (Self, Option<&'static str>) {
         if !image.is_finite() {
             return (Self { text, image: 1.0 }, None);

@@ -41,7 +41,8 @@ impl GuidanceSchedule {
         &self.scales
     }
 
-    /// Fits the list to `steps` steps: cut, or filled with `scale`. One entry too many is left in place, as recorded.
+    /// Fits the list to `steps` steps: cut, or filled with `scale`. One entry too many is left in place, as
+    /// recorded.
     pub fn fit(&mut self, steps: usize, scale: f32) {
         if self.scales.is_empty() {
             return;
@@ -55,8 +56,9 @@ impl GuidanceSchedule {
 
     /// Scale of a step (its sign does not matter), `None` without a schedule.
     ///
-    /// Pictures of the recorded library show that the list is read backwards and one entry early, and that the last
-    /// step has scale 0 (the negative prompt alone). That is kept: the same arguments give the same picture.
+    /// Pictures of the recorded library show that the list is read backwards and one entry early, and that
+    /// the last step has scale 0 (the negative prompt alone). That is kept: the same arguments give the same
+    /// picture.
     pub fn at(&self, step: i32) -> Option<f32> {
         if self.scales.is_empty() {
             return None;

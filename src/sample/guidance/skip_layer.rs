@@ -1,4 +1,5 @@
-//! Skip-layer guidance: in a window of steps the prediction is pushed away from that of a network without some layers.
+//! Skip-layer guidance: in a window of steps the prediction is pushed away from that of a network without
+//! some layers.
 #![forbid(unsafe_code)]
 
 /// Layers, strength and window.
@@ -15,8 +16,8 @@ pub struct SkipLayers {
 }
 
 impl SkipLayers {
-    /// Whether the window holds `step` (1 to N; the first halves of two-part steps are negative and never in it) of a
-    /// schedule of `sigmas` values (N + 1).
+    /// Whether the window holds `step` (1 to N; the first halves of two-part steps are negative and never in
+    /// it) of a schedule of `sigmas` values (N + 1).
     pub fn enabled(&self, step: i32, sigmas: usize) -> bool {
         if self.layers.is_empty() || sigmas == 0 {
             return false;

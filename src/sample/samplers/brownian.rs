@@ -1,5 +1,5 @@
-//! A Brownian motion over sigma, fixed by a seed (as torchsde's `BrownianTree`): the noise of an interval is its
-//! increment, so that it does not depend on how the whole is cut into steps.
+//! A Brownian motion over sigma, fixed by a seed (as torchsde's `BrownianTree`): the noise of an interval is
+//! its increment, so that it does not depend on how the whole is cut into steps.
 #![forbid(unsafe_code)]
 
 use super::super::rng::StdDefault;
@@ -67,7 +67,8 @@ impl BrownianTree {
         slot
     }
 
-    /// Bisects down to `t`: the middle of an interval is the mean of its ends plus noise of the node's own seed.
+    /// Bisects down to `t`: the middle of an interval is the mean of its ends plus noise of the node's own
+    /// seed.
     fn walk(&mut self, t: f64, out: &mut [f32]) {
         if t == self.high {
             out.copy_from_slice(&self.end);

@@ -1,4 +1,5 @@
-//! DPM-Solver++(2M) (Lu et al. 2022): one evaluation per step, the denoised latent extrapolated from the last two.
+//! DPM-Solver++(2M) (Lu et al. 2022): one evaluation per step, the denoised latent extrapolated from the last
+//! two.
 #![forbid(unsafe_code)]
 
 use super::{Sampling, number, ops};

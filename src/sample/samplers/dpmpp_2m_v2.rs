@@ -1,4 +1,5 @@
-//! A variant of DPM-Solver++(2M) that averages neighbouring step lengths (stable-diffusion-webui discussion 8457).
+//! A variant of DPM-Solver++(2M) that averages neighbouring step lengths (stable-diffusion-webui discussion
+//! 8457).
 #![forbid(unsafe_code)]
 
 use super::dpmpp_2m::Extrapolation;

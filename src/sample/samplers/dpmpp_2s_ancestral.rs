@@ -42,8 +42,8 @@ fn step(s: &mut Sampling<'_>, i: usize) -> Result<()> {
     Ok(())
 }
 
-/// For flows the middle is taken in the log of the signal-to-noise ratio. At sigma 1 it would be 1 again, so that one
-/// evaluation is enough.
+/// For flows the middle is taken in the log of the signal-to-noise ratio. At sigma 1 it would be 1 again, so
+/// that one evaluation is enough.
 fn step_of_flow(s: &mut Sampling<'_>, i: usize) -> Result<()> {
     let (sigma, next) = s.interval(i);
     let single = 1.0 - f64::from(sigma) < 1e-6;

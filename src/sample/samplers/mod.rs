@@ -1,8 +1,8 @@
 //! Samplers: from noise to a latent, one file each.
 //!
-//! A sampler asks the model for the denoised latent at a sigma and moves on. It allocates nothing in its loop: all
-//! buffers are in a [`Workspace`]. Step numbers count from 1 to N; the first evaluation of a step that has two carries
-//! the negative number, except where noted at the sampler.
+//! A sampler asks the model for the denoised latent at a sigma and moves on. It allocates nothing in its
+//! loop: all buffers are in a [`Workspace`]. Step numbers count from 1 to N; the first evaluation of a step
+//! that has two carries the negative number, except where noted at the sampler.
 #![forbid(unsafe_code)]
 
 mod ancestral;
@@ -132,8 +132,8 @@ impl Method {
 
 /// The guided model as samplers see it.
 pub trait Denoise {
-    /// Writes the denoised latent of `x` at `sigma` to `out.pred`, and to `out.uncond` where the method needs it.
-    /// Both have the shape of `x` already.
+    /// Writes the denoised latent of `x` at `sigma` to `out.pred`, and to `out.uncond` where the method needs
+    /// it. Both have the shape of `x` already.
     fn denoise(&mut self, x: &HostTensor, sigma: f32, step: i32, out: &mut Denoised) -> Result<()>;
 
     /// Called once after each step, with 1 to N.

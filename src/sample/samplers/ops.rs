@@ -1,8 +1,8 @@
 //! Loops over latents that the compiler turns into vector code.
 #![forbid(unsafe_code)]
 
-/// -ln(sigma), the time of exponential integrators; the logarithm in double precision, as the reference's compiler
-/// chose it in some samplers.
+/// -ln(sigma), the time of exponential integrators; the logarithm in double precision, as the reference's
+/// compiler chose it in some samplers.
 pub(super) fn log_time(sigma: f32) -> f32 {
     -f64::from(sigma).ln() as f32
 }

@@ -1,5 +1,5 @@
-//! Refined exponential solver with a second evaluation in the middle of the step (Zhang et al. 2023), with ancestral
-//! noise.
+//! Refined exponential solver with a second evaluation in the middle of the step (Zhang et al. 2023), with
+//! ancestral noise.
 #![forbid(unsafe_code)]
 
 use super::ancestral::{AncestralStep, ancestral_step};

@@ -1,4 +1,5 @@
-//! Trajectory consistency distillation (Zheng et al. 2024): denoise to an earlier time, then add noise up to the next.
+//! Trajectory consistency distillation (Zheng et al. 2024): denoise to an earlier time, then add noise up to
+//! the next.
 #![forbid(unsafe_code)]
 
 use super::super::prediction::TIMESTEPS;

@@ -12,7 +12,8 @@ pub struct Denoised {
     pub uncond: HostTensor,
 }
 
-/// Buffers in the shape of the latent. Keep it between generations: nothing is allocated while the shape stays.
+/// Buffers in the shape of the latent. Keep it between generations: nothing is allocated while the shape
+/// stays.
 #[derive(Clone, Debug, Default)]
 pub struct Workspace {
     /// Result of the last evaluation.

@@ -1,4 +1,5 @@
-//! Schedules that are curves between the smallest and the largest sigma. Each returns N sigmas without the final 0.
+//! Schedules that are curves between the smallest and the largest sigma. Each returns N sigmas without the
+//! final 0.
 #![forbid(unsafe_code)]
 
 use std::f32::consts::PI;
@@ -52,7 +53,8 @@ pub(super) fn kl_optimal(n: usize, range: Range) -> Vec<f32> {
         .collect()
 }
 
-/// Two arcs, each with its pivot at 0.6 of the steps and slope 0.2 at 40 steps; the second starts where the first ends.
+/// Two arcs, each with its pivot at 0.6 of the steps and slope 0.2 at 40 steps; the second starts where the
+/// first ends.
 pub(super) fn bong_tangent(n: usize, range: Range) -> Vec<f32> {
     let steps = n + 2;
     let pivot = (steps as f32 * 0.6) as usize;

@@ -45,8 +45,8 @@ pub(super) fn lcm(n: usize, t_to_sigma: impl Fn(f32) -> f32) -> Vec<f32> {
     (0..n).map(|i| t_to_sigma(((STEPS - i * STEPS / n) * STRIDE - 1) as f32)).collect()
 }
 
-/// Quantiles of the beta distribution, rounded to training steps; equal neighbours are merged, so many steps give
-/// fewer sigmas than asked for.
+/// Quantiles of the beta distribution, rounded to training steps; equal neighbours are merged, so many steps
+/// give fewer sigmas than asked for.
 pub(super) fn beta(n: usize, t_to_sigma: impl Fn(f32) -> f32) -> Vec<f32> {
     if n == 1 {
         return vec![t_to_sigma(T_MAX)];

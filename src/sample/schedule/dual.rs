@@ -22,7 +22,8 @@ pub struct DualSchedule {
 }
 
 impl DualSchedule {
-    /// `alpha` shifts time as a flow shift does, `delta` is the lead of the semantic channels (share of the whole).
+    /// `alpha` shifts time as a flow shift does, `delta` is the lead of the semantic channels (share of the
+    /// whole).
     pub(super) fn new(n: usize, alpha: f32, delta: f32) -> Self {
         let mut dual = Self::default();
         for i in 0..=n {

@@ -23,7 +23,8 @@ pub(super) fn resolution_shift(n: usize, tokens: usize, args: &SampleArgs) -> Ve
     (0..n).map(|i| exponential_shift(mu, 1.0 - i as f32 / n as f32)).collect()
 }
 
-/// Exponential shift fitted for 10 and for 200 steps as lines over the tokens, linear in the steps between them.
+/// Exponential shift fitted for 10 and for 200 steps as lines over the tokens, linear in the steps between
+/// them.
 pub(super) fn empirical_shift(n: usize, tokens: usize) -> Vec<f32> {
     let tokens = tokens as f32;
     let at_200 = 0.000_169_27 * tokens + 0.456_666_66;
@@ -37,7 +38,8 @@ pub(super) fn empirical_shift(n: usize, tokens: usize) -> Vec<f32> {
     (0..n).map(|i| if i == 0 { 1.0 } else { exponential_shift(mu, 1.0 - i as f32 / n as f32) }).collect()
 }
 
-/// Exponential shift over the tokens, 0.95 at 1024 and 2.05 at 4096, stretched so that the last sigma is `terminal`.
+/// Exponential shift over the tokens, 0.95 at 1024 and 2.05 at 4096, stretched so that the last sigma is
+/// `terminal`.
 pub(super) fn token_shift(n: usize, tokens: usize, args: &SampleArgs) -> Vec<f32> {
     let tokens = if tokens > 0 { tokens } else { 4096 };
     let shift =
@@ -57,8 +59,8 @@ pub(super) fn token_shift(n: usize, tokens: usize, args: &SampleArgs) -> Vec<f32
     sigmas
 }
 
-/// Quantiles of a logit-normal distribution, cut at two signal-to-noise ratios; the mean grows with the picture from
-/// 512 x 512 (1024 tokens of 16 x 16 pixels) on.
+/// Quantiles of a logit-normal distribution, cut at two signal-to-noise ratios; the mean grows with the
+/// picture from 512 x 512 (1024 tokens of 16 x 16 pixels) on.
 pub(super) fn logit_normal(n: usize, tokens: usize, params: LogitNormal) -> Vec<f32> {
     const KNOWN_TOKENS: f32 = 1024.0;
     let mut mean = params.mean;

@@ -92,8 +92,8 @@ pub struct ScheduleRequest<'a> {
     pub args: &'a SampleArgs,
 }
 
-/// The sigmas of a schedule, descending; the last is 0 except with the dual schedule, which ends at 0.001. All values
-/// are finite for any number of steps above 0.
+/// The sigmas of a schedule, descending; the last is 0 except with the dual schedule, which ends at 0.001.
+/// All values are finite for any number of steps above 0.
 ///
 /// Predictions with a schedule of their own ignore `scheduler`; the dual one is kept in `denoiser`.
 pub fn sigmas(denoiser: &mut Denoiser, request: &ScheduleRequest<'_>) -> Result<Vec<f32>> {

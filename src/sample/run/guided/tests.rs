@@ -229,8 +229,8 @@ fn a_guidance_schedule_runs_backwards_and_ends_unguided() {
             Setup { sigmas: vec![1.0, 0.5, 0.0], args: SampleArgs::parse(args), scales, ..Setup::default() };
         setup.run(&mut Toy::default(), &mut Watch::default()).unwrap().data
     };
-    // Scales at the two steps: the first entry, then 0. By hand: the output is x (0.2 + scale 0.2), the clean latent
-    // x - sigma times that.
+    // Scales at the two steps: the first entry, then 0. By hand: the output is x (0.2 + scale 0.2), the clean
+    // latent x - sigma times that.
     let x = latent(-0.2).data;
     let step = |x: f32, sigma: f32, next: f32, scale: f32| {
         let denoised = x - sigma * (0.2 + scale * 0.2) * x;
