@@ -9,5 +9,7 @@ mod gguf;
 mod paths;
 #[path = "files/safetensors.rs"]
 mod safetensors;
+#[path = "files/torch.rs"]
+mod torch;
 #[path = "files/values.rs"]
 mod values;

@@ -54,7 +54,7 @@ pub(super) fn read(source: &Source) -> Result<Contents> {
         place(source, t, data_start, alignment)?;
     }
     check::overlaps(source, &tensors)?;
-    Ok(Contents { format: Format::Gguf, tensors, metadata })
+    Ok(Contents::new(Format::Gguf, tensors, metadata))
 }
 
 fn alignment(source: &Source, metadata: &Metadata) -> Result<u64> {

@@ -55,8 +55,12 @@ pub const EXPANDED_BYTES: u64 = 16 << 20;
 /// Deflate turns one byte into at most 1,032: a member that claims more is a lie.
 pub const INFLATE_RATIO: u64 = 1032;
 
-/// Bytes of a deflated storage, which has to be inflated in memory as a whole.
+/// Bytes of a deflated storage; one storage holds one tensor in practice.
 pub const INFLATED_BYTES: u64 = 16 << 30;
+
+/// Bytes of a deflated storage that is kept after inflating, for further tensors in it; larger ones are
+/// inflated anew for each tensor.
+pub const INFLATED_KEPT: u64 = 128 << 20;
 
 /// Entries of an importance matrix: one for each matrix of a model.
 pub const IMATRIX_ENTRIES: usize = 1 << 16;

@@ -8,14 +8,24 @@
 
 mod check;
 mod convert;
+pub mod diffusers;
 mod dtype;
 mod gguf;
+mod index;
 pub mod limits;
 mod metadata;
 mod model;
+mod packed;
+mod pickle;
+mod pickle_calls;
 mod safetensors;
 pub mod scaled;
 mod source;
+mod strided;
+mod torch;
+mod torch_legacy;
+mod torch_zip;
+mod zip;
 
 #[allow(unsafe_code)]
 mod mmap;

@@ -3,8 +3,9 @@
 
 use super::dtype::Dtype;
 use super::metadata::Metadata;
+use super::packed::{Last, Packed};
 use super::source::Source;
-use super::{gguf, safetensors};
+use super::{gguf, index, safetensors, strided, torch_legacy, torch_zip, zip};
 use crate::error::{Error, Result};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -81,6 +82,14 @@ pub(super) struct Contents {
     pub format: Format,
     pub tensors: Vec<TensorEntry>,
     pub metadata: Metadata,
+    /// Deflated members that tensors refer to.
+    pub packed: Vec<Packed>,
+}
+
+impl Contents {
+    pub(super) fn new(format: Format, tensors: Vec<TensorEntry>, metadata: Metadata) -> Self {
+        Self { format, tensors, metadata, packed: Vec::new() }
+    }
 }
 
 /// An open model: nothing but headers has been read. Shared by threads without a lock.
@@ -92,6 +101,8 @@ pub struct ModelFile {
     metadata: Metadata,
     by_name: HashMap<String, usize>,
     sources: Vec<Source>,
+    packed: Vec<Packed>,
+    last: Last,
 }
 
 impl ModelFile {
@@ -106,14 +117,31 @@ impl ModelFile {
     }
 
     fn from_source(source: Source) -> Result<Self> {
+        if index::sniff(&source)? {
+            return index::open(&source);
+        }
         let contents = read_contents(&source)?;
         let path = source.path().to_path_buf();
-        Self::build(path, contents, vec![source])
+        Self::build(path, contents.format, vec![(source, contents)])
     }
 
-    /// Takes checked tensors; refuses repeated names and links weights to their scales.
-    pub(super) fn build(path: PathBuf, contents: Contents, sources: Vec<Source>) -> Result<Self> {
-        let Contents { format, mut tensors, metadata } = contents;
+    /// Joins checked files; refuses repeated names and links weights to their scales.
+    pub(super) fn build(path: PathBuf, format: Format, parts: Vec<(Source, Contents)>) -> Result<Self> {
+        let (mut tensors, mut packed, mut sources) = (Vec::new(), Vec::new(), Vec::new());
+        let mut metadata = Metadata::default();
+        for (number, (source, contents)) in (0u32..).zip(parts) {
+            let first_packed = packed.len() as u32;
+            tensors.extend(contents.tensors.into_iter().map(|t| TensorEntry {
+                source: number,
+                packed: t.packed.map(|p| p + first_packed),
+                ..t
+            }));
+            packed.extend(contents.packed);
+            sources.push(source);
+            if number == 0 {
+                metadata = contents.metadata;
+            }
+        }
         let mut by_name = HashMap::with_capacity(tensors.len());
         for (i, t) in tensors.iter().enumerate() {
             if by_name.insert(t.name.clone(), i).is_some() {
@@ -121,7 +149,7 @@ impl ModelFile {
             }
         }
         super::scaled::link(&path, &mut tensors, &by_name)?;
-        Ok(Self { path, format, tensors, metadata, by_name, sources })
+        Ok(Self { path, format, tensors, metadata, by_name, sources, packed, last: Last::default() })
     }
 
     /// Path as given.
@@ -160,8 +188,15 @@ impl ModelFile {
     }
 
     fn source(&self, entry: &TensorEntry) -> Result<&Source> {
-        let source = self.sources.get(entry.source as usize);
-        source.ok_or_else(|| Error::Internal(format!("tensor '{}' belongs to another file", entry.name)))
+        self.sources.get(entry.source as usize).ok_or_else(|| self.foreign(entry))
+    }
+
+    fn foreign(&self, entry: &TensorEntry) -> Error {
+        Error::Internal(format!(
+            "tensor '{}' belongs to another file than {}",
+            entry.name,
+            self.path.display()
+        ))
     }
 
     /// Fills `out` with the whole tensor, elements in order. `out` has `entry.nbytes` bytes.
@@ -187,7 +222,31 @@ impl ModelFile {
                 out.len()
             )));
         }
-        self.source(entry)?.read_at(entry.offset + start, out)
+        let Some(strides) = &entry.strides else { return self.read_stored(entry, entry.offset + start, out) };
+        let size = entry.dtype.type_size();
+        if !start.is_multiple_of(size as u64) || !out.len().is_multiple_of(size) {
+            return Err(Error::Internal(format!("tensor '{}' is read by parts of elements", entry.name)));
+        }
+        if out.is_empty() {
+            return Ok(());
+        }
+        let span = strided::span(&entry.shape, strides).unwrap_or(0) * size as u64;
+        let mut data = super::source::zeroed(span)?;
+        self.read_stored(entry, entry.offset, &mut data)?;
+        strided::gather(&data, size, &entry.shape, strides, (start / size as u64) as usize, out);
+        Ok(())
+    }
+
+    /// Bytes as the storage holds them, from byte `at` of the file or of the inflated member.
+    fn read_stored(&self, entry: &TensorEntry, at: u64, out: &mut [u8]) -> Result<()> {
+        let source = self.source(entry)?;
+        match entry.packed {
+            None => source.read_at(at, out),
+            Some(index) => {
+                let packed = self.packed.get(index as usize).ok_or_else(|| self.foreign(entry))?;
+                self.last.read(index, packed, source, at, out)
+            }
+        }
     }
 
     /// The whole tensor.
@@ -217,9 +276,20 @@ pub(super) fn read_contents(source: &Source) -> Result<Contents> {
     let start = &start[..len];
     if start.starts_with(&gguf::MAGIC) {
         gguf::read(source)
+    } else if start.starts_with(&zip::MAGIC) {
+        torch_zip::read(source)
     } else if safetensors::sniff(start, source.len()) {
         safetensors::read(source)
+    } else if torch_legacy::sniff(start) {
+        torch_legacy::read(source)
     } else {
-        Err(source.error("is no safetensors or GGUF file"))
+        let what = match start {
+            [b'<', ..] => " (it looks like a web page)",
+            _ if start.starts_with(b"version https:") => {
+                " (it is a Git LFS pointer, the file itself was not fetched)"
+            }
+            _ => "",
+        };
+        Err(source.error(format!("is no safetensors, GGUF or torch file{what}")))
     }
 }

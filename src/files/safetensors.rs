@@ -44,7 +44,7 @@ pub(super) fn read(source: &Source) -> Result<Contents> {
         tensors.push(entry(source, data_start, name, &info)?);
     }
     check::overlaps(source, &tensors)?;
-    Ok(Contents { format: Format::Safetensors, tensors, metadata: header.metadata })
+    Ok(Contents::new(Format::Safetensors, tensors, header.metadata))
 }
 
 fn entry(source: &Source, data_start: u64, name: String, info: &Info) -> Result<TensorEntry> {
