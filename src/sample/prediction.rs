@@ -68,7 +68,8 @@ impl NoiseTable {
         Self::build(&alphas)
     }
 
-    /// A table from a checkpoint's `alphas_cumprod` (1000 values between 0 and 1).
+    /// A table from a checkpoint's `alphas_cumprod` (1000 values between 0 and 1). Callers log the error and
+    /// keep the common table.
     pub fn from_alphas_cumprod(alphas: &[f32]) -> Result<Self> {
         if alphas.len() != TIMESTEPS || !alphas.iter().all(|&a| a > 0.0 && a < 1.0) {
             return Err(Error::Weights(format!(
