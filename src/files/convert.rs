@@ -58,6 +58,14 @@ pub fn apply_scale(values: &mut [f32], scale: &[f32]) {
     }
 }
 
+/// 64 bit integers to 32 bit ones by dropping the upper half, as the recorded library stores them in GGUF.
+/// `out` has as many values as `bytes` holds; what has no partner stays as it is.
+pub fn i64_to_i32(bytes: &[u8], out: &mut [i32]) {
+    for (o, &b) in out.iter_mut().zip(bytes.as_chunks::<8>().0) {
+        *o = i64::from_le_bytes(b) as i32;
+    }
+}
+
 fn e4m3_table() -> [f32; 256] {
     std::array::from_fn(|i| e4m3_to_f32(i as u8))
 }

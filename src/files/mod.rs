@@ -11,6 +11,8 @@ mod convert;
 pub mod diffusers;
 mod dtype;
 mod gguf;
+mod gguf_layout;
+pub mod imatrix;
 mod index;
 pub mod limits;
 mod metadata;
@@ -19,19 +21,22 @@ mod packed;
 mod pickle;
 mod pickle_calls;
 mod safetensors;
+mod safetensors_layout;
 pub mod scaled;
 mod source;
 mod strided;
 mod torch;
 mod torch_legacy;
 mod torch_zip;
+mod writer;
 mod zip;
 
 #[allow(unsafe_code)]
 mod mmap;
 
-pub use convert::{apply_scale, convert_source, e4m3_to_f32, e5m2_to_f32};
+pub use convert::{apply_scale, convert_source, e4m3_to_f32, e5m2_to_f32, i64_to_i32};
 pub use dtype::Dtype;
 pub use metadata::{Array, Metadata, Value};
 pub use model::{Format, ModelFile, TensorEntry};
 pub use source::Source;
+pub use writer::{Container, Planned, Writer, same_file};

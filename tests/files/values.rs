@@ -44,3 +44,17 @@ fn scales_apply_to_the_whole_or_to_channels() {
     assert_eq!(v, [1.0, 2.0, 60.0, 80.0]);
     apply_scale(&mut [], &[1.0, 2.0]);
 }
+
+#[test]
+fn small_floats_equal_the_recorded_ones() {
+    // oracle/units/convert.json, sources: all 256 bytes as f32
+    for (dtype, recorded) in [
+        (Dtype::F8_E4M3, &include_bytes!("../data/files/f8_e4m3.f32")[..]),
+        (Dtype::F8_E5M2, include_bytes!("../data/files/f8_e5m2.f32")),
+    ] {
+        let bytes: Vec<u8> = (0..=255).collect();
+        for (i, (ours, theirs)) in convert(dtype, &bytes).iter().zip(convert(Dtype::F32, recorded)).enumerate() {
+            assert!(ours.to_bits() == theirs.to_bits() || ours.is_nan() && theirs.is_nan(), "{dtype} {i:#x} {ours}");
+        }
+    }
+}
