@@ -1,2 +1,3 @@
 //! LoRA, control nets, identity adapters, textual inversion.
 #![forbid(unsafe_code)]
+pub mod lora;

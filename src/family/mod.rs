@@ -1,2 +1,3 @@
 //! One file per model family and the registry.
 #![forbid(unsafe_code)]
+pub mod names;

@@ -6,6 +6,7 @@
 
 mod fill;
 mod index;
+pub mod names;
 mod part;
 mod policy;
 
