@@ -70,6 +70,12 @@ fn every_tensor_of_every_recorded_style_is_used() {
     for case in &cases {
         let parsed = parsed(case);
         let what = format!("{} {}", case.group, case.file);
+        if case.file == "lora_peft" {
+            // the recorded library finds no weight for a UNet family's `text_encoder.` names
+            assert!(parsed.unmatched.iter().all(|name| name.starts_with("text_encoder.")), "{what}");
+            assert_eq!((parsed.unmatched.len(), parsed.used), (144, parsed.total - 144), "{what}");
+            continue;
+        }
         assert!(
             parsed.unmatched.is_empty(),
             "{what}: {:?}",
@@ -83,7 +89,7 @@ fn every_tensor_of_every_recorded_style_is_used() {
             let shape = case.targets.shape(&adapter.target).unwrap();
             let rows = *shape.last().unwrap();
             assert!(
-                adapter.rows.end <= rows && adapter.columns * rows == shape.iter().product(),
+                adapter.rows.end <= rows && adapter.columns * rows == shape.iter().product::<usize>(),
                 "{what} {adapter:?}"
             );
         }
@@ -102,10 +108,9 @@ fn adapters_go_where_the_recorded_names_say() {
                 let name = name.strip_prefix("lora.").unwrap();
                 let (target, member) = name.rsplit_once('.').unwrap();
                 let firsts = ["lora_up", "hada_w1_a", "lokr_w1", "lokr_w1_a", "diff"];
-                firsts.contains(&member).then(|| target.to_string())
+                (firsts.contains(&member) && !target.starts_with("text.encoder.")).then(|| target.to_string())
             })
             .collect();
-        expected.sort();
         let mut found = Vec::new();
         let mut parts: BTreeMap<&str, usize> = BTreeMap::new();
         for adapter in &parsed.adapters {
@@ -118,20 +123,24 @@ fn adapters_go_where_the_recorded_names_say() {
             *part += 1;
         }
         found.sort();
-        let fused = |name: &str| name.replace("self_attn.q_proj", "self_attn.in_proj");
-        if case.group == "SDXL" {
-            // the second text encoder joins q, k, v; the recorded library renames them afterwards
-            assert_eq!(found.len(), expected.len());
-            assert!(
-                expected
-                    .iter()
-                    .map(|e| fused(e))
-                    .filter(|e| e.contains("in_proj"))
-                    .all(|e| { found.contains(&e) || !e.starts_with("cond_stage_model.1.") })
-            );
-        } else {
-            assert_eq!(found, expected, "{} {}", case.group, case.file);
+        // text encoders that join q, k, v: the recorded library renames them once more when it knows the model
+        for name in &mut expected {
+            for (projection, part) in
+                [("q_proj.weight", ""), ("k_proj.weight", ".1"), ("v_proj.weight", ".2")]
+            {
+                if name.ends_with(projection) && case.targets.shape(name).is_none() {
+                    *name = name.replace(projection, "in_proj.weight") + part;
+                }
+            }
         }
+        expected.sort();
+        let differ: Vec<_> = found.iter().zip(&expected).filter(|(f, e)| f != e).take(3).collect();
+        assert!(
+            differ.is_empty() && found.len() == expected.len(),
+            "{} {}: {differ:?}",
+            case.group,
+            case.file
+        );
     }
 }
 

@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry as Slot;
 use std::ops::Range;
 
 use super::resolve::Targets;
@@ -148,7 +149,7 @@ pub struct Parsed {
 impl Parsed {
     /// A line for the log when not everything could be used.
     pub fn warning(&self) -> Option<String> {
-        let unused = self.total - self.used - self.ignored;
+        let unused = self.total.saturating_sub(self.used + self.ignored);
         if unused == 0 && self.malformed.is_empty() {
             return None;
         }
@@ -185,10 +186,13 @@ pub fn parse(entries: &[Entry], targets: &Targets, dialect: &Dialect, denoiser: 
             continue;
         };
         let members = groups.entry(target).or_default().entry(part).or_default();
-        if members.contains_key(&member) {
-            parsed.malformed.push((target.to_string(), format!("'{}' says it a second time", entry.name)));
-        } else {
-            members.insert(member, index);
+        match members.entry(member) {
+            Slot::Vacant(slot) => _ = slot.insert(index),
+            Slot::Occupied(_) => {
+                parsed
+                    .malformed
+                    .push((target.to_string(), format!("'{}' says it a second time", entry.name)));
+            }
         }
     }
     for (target, parts) in groups {
@@ -220,26 +224,30 @@ fn parse_weight(
             Err(why) => parsed.malformed.push((target.to_string(), why)),
         }
     }
-    let first_rows = built.first().map_or(0, |(_, found, _)| found.rows);
-    let known: BTreeMap<usize, usize> = built.iter().map(|(part, found, _)| (*part, found.rows)).collect();
+    let first_rows = built.first().map_or(0, |(_, found, _)| found.size.rows);
+    let known: BTreeMap<usize, usize> =
+        built.iter().map(|(part, found, _)| (*part, found.size.rows)).collect();
     for (part, found, members) in built {
+        let Matrix { rows, columns } = found.size;
+        let all_rows = weight.rows.saturating_mul(weight.columns) / columns.max(1);
         let before: Option<usize> =
             (0..part).try_fold(0usize, |sum, p| sum.checked_add(*known.get(&p).unwrap_or(&first_rows)));
         // the last part may be larger than the ones before it, which then tell nothing when they are missing
         let complete = (0..part).all(|p| known.contains_key(&p));
         let start = match before {
-            Some(start) if start.saturating_add(found.rows) <= weight.rows => start,
-            _ if !complete && found.rows <= weight.rows => weight.rows - found.rows,
+            Some(start) if start.saturating_add(rows) <= all_rows => start,
+            _ if !complete && rows <= all_rows => all_rows - rows,
             _ => {
-                let why = format!("part {part} has {} rows beyond the weight's {}", found.rows, weight.rows);
+                let why = format!("part {part} has {rows} rows beyond the weight's {all_rows}");
                 parsed.malformed.push((target.to_string(), why));
                 continue;
             }
         };
-        // whole weights that are larger than the difference: only a matrix can be filled up by rows of zeros
-        if part == 0 && known.len() == 1 && found.rows != weight.rows && shape.len() != 2 {
-            let why = format!("{} rows found, the weight has {}", found.rows, weight.rows);
-            parsed.malformed.push((target.to_string(), why));
+        // only a matrix can be filled up by rows of zeros
+        if part == 0 && known.len() == 1 && rows != all_rows && shape.len() != 2 {
+            parsed
+                .malformed
+                .push((target.to_string(), format!("{rows} rows found, the weight has {all_rows}")));
             continue;
         }
         parsed.used += found.used.len();
@@ -247,8 +255,8 @@ fn parse_weight(
         parsed.ignored += usize::from(dora_scale.is_some());
         parsed.adapters.push(Adapter {
             target: target.to_string(),
-            rows: start..start + found.rows,
-            columns: weight.columns,
+            rows: start..start + rows,
+            columns,
             delta: found.delta,
             strength: found.strength,
             dora_scale,
@@ -271,7 +279,7 @@ struct Group<'g> {
 struct Found {
     delta: Delta,
     strength: Strength,
-    rows: usize,
+    size: Matrix,
     used: Vec<usize>,
 }
 
@@ -320,7 +328,7 @@ impl Group<'_> {
     fn low_rank(&self) -> Result<Found, String> {
         let factor =
             self.factor(self.need(Member::Up)?, self.need(Member::Down)?, self.get(Member::Mid), false)?;
-        self.found(Delta::LowRank(factor), Some(factor.rank), factor.size.rows)
+        self.found(Delta::LowRank(factor), Some(factor.rank), factor.size)
     }
 
     fn loha(&self) -> Result<Found, String> {
@@ -333,7 +341,7 @@ impl Group<'_> {
         if first.size != second.size {
             return Err(format!("its products have {:?} and {:?}", first.size, second.size));
         }
-        self.found(Delta::Loha { first, second }, Some(first.rank), first.size.rows)
+        self.found(Delta::Loha { first, second }, Some(first.rank), first.size)
     }
 
     /// A product that must give rows of the weight.
@@ -345,30 +353,24 @@ impl Group<'_> {
         up_transposed: bool,
     ) -> Result<Factor, String> {
         let (up_shape, down_shape) = (self.shape(up), self.shape(down));
-        let rank = match core {
+        let (rank, size) = match core {
             None => shapes::rank(up_shape, down_shape, self.weight)?,
             Some(core) => {
                 shapes::core_rank(up_shape, self.shape(core), down_shape, self.weight, self.kernel())?
             }
         };
-        let rows = shapes::count(up_shape).unwrap_or(0) / rank;
-        Ok(Factor {
-            up,
-            down,
-            core,
-            up_transposed,
-            rank,
-            size: Matrix { rows, columns: self.weight.columns },
-        })
+        Ok(Factor { up, down, core, up_transposed, rank, size })
     }
 
     fn diff(&self) -> Result<Found, String> {
         let index = self.need(Member::Diff)?;
         let count = shapes::count(self.shape(index)).unwrap_or(0);
-        if count == 0 || count % self.weight.columns != 0 || count / self.weight.columns > self.weight.rows {
+        let whole_rows = count > 0 && count.is_multiple_of(self.weight.columns);
+        if !whole_rows || count / self.weight.columns > self.weight.rows {
             return Err(format!("difference of {:?}, weight of {:?}", self.shape(index), self.shape));
         }
-        self.found(Delta::Diff { index }, None, count / self.weight.columns)
+        let size = Matrix { rows: count / self.weight.columns, columns: self.weight.columns };
+        self.found(Delta::Diff { index }, None, size)
     }
 
     fn lokr(&self) -> Result<Found, String> {
@@ -395,7 +397,7 @@ impl Group<'_> {
             Outer::Product(factor) => Some(factor.rank),
             Outer::Full { .. } => None,
         });
-        self.found(Delta::Lokr { outer, inner }, rank, rows)
+        self.found(Delta::Lokr { outer, inner }, rank, Matrix { rows, columns })
     }
 
     /// A Kronecker factor: one tensor or a product. `kernel` extents belong to the inner factor of a convolution.
@@ -417,15 +419,19 @@ impl Group<'_> {
         let (Some(ups), Some(downs)) = (shapes::count(up_shape), shapes::count(down_shape)) else {
             return Err("its extents overflow".into());
         };
-        let ranks = shapes::candidates(up_shape, down_shape);
         let fits = |rank: usize| {
             let core_fits = core.is_none_or(|core| {
                 let values = shapes::count(self.shape(core));
                 values.is_some() && rank.checked_mul(rank).and_then(|n| n.checked_mul(kernel)) == values
             });
-            rank > 0 && ups > 0 && downs > 0 && ups % rank == 0 && downs % rank == 0 && core_fits
+            rank > 0
+                && ups > 0
+                && downs > 0
+                && ups.is_multiple_of(rank)
+                && downs.is_multiple_of(rank)
+                && core_fits
         };
-        let rank = ranks.into_iter().find(|&rank| fits(rank));
+        let rank = shapes::candidates(up_shape, down_shape).find(|&rank| fits(rank));
         let rank =
             rank.ok_or_else(|| format!("{a:?} {up_shape:?} and {b:?} {down_shape:?} do not fit together"))?;
         let columns = downs / rank * if core.is_some() { kernel } else { 1 };
@@ -434,7 +440,7 @@ impl Group<'_> {
     }
 
     /// Puts an adapter together with its strength. `rank` is `None` for kinds which alpha does not scale.
-    fn found(&self, delta: Delta, rank: Option<usize>, rows: usize) -> Result<Found, String> {
+    fn found(&self, delta: Delta, rank: Option<usize>, size: Matrix) -> Result<Found, String> {
         let mut used = indices(&delta);
         let scalar = |member| self.get(member).filter(|&index| shapes::count(self.shape(index)) == Some(1));
         let is_low_rank = matches!(delta, Delta::LowRank(_));
@@ -445,7 +451,7 @@ impl Group<'_> {
         };
         // a strength that has no say here (alpha beside a scale, or of a full difference) is in order all the same
         used.extend([Member::Scale, Member::Alpha].into_iter().filter_map(scalar));
-        Ok(Found { delta, strength, rows, used })
+        Ok(Found { delta, strength, size, used })
     }
 }
 

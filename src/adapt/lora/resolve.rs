@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 
+use crate::weights::Index;
 use crate::weights::names::{DENOISER, LoraKey};
 
 /// Canonical names and shapes (ggml order) of the model's weights.
@@ -35,6 +36,13 @@ impl Targets {
                 .or_insert_with(|| Some(name.to_string()));
         }
         targets
+    }
+
+    /// The weights of an index, with all the axes that their files give them.
+    pub fn from_index(index: &Index) -> Self {
+        Self::new(
+            index.iter().filter_map(|(name, place)| Some((name, index.source(place)?.1.shape.as_slice()))),
+        )
     }
 
     /// Shape of a weight, in ggml order.

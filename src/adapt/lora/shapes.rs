@@ -22,51 +22,45 @@ pub fn matrix(shape: &Shape) -> Option<Matrix> {
     (rows > 0 && total > 0).then(|| Matrix { rows, columns: total / rows })
 }
 
-/// The rank of `up` x `down`: `rank` must divide both, and they must give rows of `columns` values, of which there
-/// are at most as many as the weight has.
-pub fn rank(up: &Shape, down: &Shape, weight: Matrix) -> Result<usize, String> {
+/// Rank and size of `up` x `down`. The product gives rows of the weight, at most as many as it has, or all of its
+/// values where a format has merged the weight's last axes.
+pub fn rank(up: &Shape, down: &Shape, weight: Matrix) -> Result<(usize, Matrix), String> {
     let (Some(ups), Some(downs)) = (count(up), count(down)) else { return Err(too_large(up, down)) };
-    let fits = |rank: &usize| {
-        let rank = *rank;
-        rank > 0 && ups > 0 && ups % rank == 0 && downs == rank * weight.columns && ups / rank <= weight.rows
+    let size = |rank: usize| {
+        let divides =
+            rank > 0 && ups > 0 && downs > 0 && ups.is_multiple_of(rank) && downs.is_multiple_of(rank);
+        divides.then(|| Matrix { rows: ups / rank, columns: downs / rank })
     };
-    candidates(up, down)
-        .into_iter()
-        .find(fits)
+    let sizes: Vec<(usize, Matrix)> =
+        candidates(up, down).filter_map(|rank| Some((rank, size(rank)?))).collect();
+    let of_rows = |m: &Matrix| m.columns == weight.columns && m.rows <= weight.rows;
+    let of_all = |m: &Matrix| m.rows.checked_mul(m.columns) == weight.rows.checked_mul(weight.columns);
+    let found = sizes.iter().find(|(_, m)| of_rows(m)).or_else(|| sizes.iter().find(|(_, m)| of_all(m)));
+    found
+        .copied()
         .ok_or_else(|| format!("up {up:?} and down {down:?} do not make rows of {} values", weight.columns))
 }
 
-/// The rank of `up` x `mid` x `down`, where the core is a kernel over the weight's first two axes.
+/// Rank and size of `up` x `core` x `down`, where the core is a kernel of `kernel` values for each pair of ranks.
 pub fn core_rank(
     up: &Shape,
-    mid: &Shape,
+    core: &Shape,
     down: &Shape,
     weight: Matrix,
     kernel: usize,
-) -> Result<usize, String> {
-    let (Some(ups), Some(mids), Some(downs)) = (count(up), count(mid), count(down)) else {
-        return Err(too_large(up, down));
-    };
-    let inputs = weight.columns / kernel.max(1);
-    let fits = |rank: &usize| {
-        let rank = *rank;
-        rank > 0
-            && ups > 0
-            && ups % rank == 0
-            && ups / rank <= weight.rows
-            && downs == rank * inputs
-            && rank.checked_mul(rank).and_then(|square| square.checked_mul(kernel)) == Some(mids)
-    };
-    candidates(up, down)
-        .into_iter()
-        .find(fits)
-        .ok_or_else(|| format!("up {up:?}, core {mid:?} and down {down:?} do not fit {weight:?}"))
+) -> Result<(usize, Matrix), String> {
+    let inputs = Matrix { rows: weight.rows, columns: weight.columns / kernel.max(1) };
+    let (rank, size) = rank(up, down, inputs)?;
+    let values = rank.checked_mul(rank).and_then(|pairs| pairs.checked_mul(kernel));
+    if size.columns != inputs.columns || values.is_none() || values != count(core) {
+        return Err(format!("up {up:?}, core {core:?} and down {down:?} do not fit {weight:?}"));
+    }
+    Ok((rank, Matrix { rows: size.rows, columns: weight.columns }))
 }
 
 /// What the extents suggest as rank, the likeliest first: an extent of both tensors, or 1.
-pub fn candidates(up: &Shape, down: &Shape) -> Vec<usize> {
-    let shared = down.iter().rev().copied().filter(|rank| up.contains(rank));
-    shared.chain([1]).collect()
+pub fn candidates<'s>(up: &'s Shape, down: &'s Shape) -> impl Iterator<Item = usize> + 's {
+    down.iter().rev().copied().filter(|rank| up.contains(rank)).chain([1])
 }
 
 fn too_large(up: &Shape, down: &Shape) -> String {

@@ -126,6 +126,20 @@ fn rank_one_is_one_even_when_its_axis_is_dropped() {
 }
 
 #[test]
+fn a_kernel_of_five_axes_may_be_merged_to_four() {
+    let whole = File::default()
+        .weight("x.weight", &[6, 5, 1, 2, 2])
+        .tensor(&name(".lora_up.weight"), &[6, 2, 1, 1, 1])
+        .tensor(&name(".lora_down.weight"), &[2, 5, 1, 2, 2]);
+    let mut merged = File::default()
+        .weight("x.weight", &[30, 1, 2, 2])
+        .tensor(&name(".lora_up.weight"), &[6, 2, 1, 1, 1])
+        .tensor(&name(".lora_down.weight"), &[2, 5, 1, 2, 2]);
+    merged.data = whole.data.clone();
+    assert_eq!(whole.difference(), merged.difference());
+}
+
+#[test]
 fn a_core_sits_between_up_and_down() {
     let file = File::default()
         .weight("x.weight", &[6, 5, 3, 3])

@@ -158,6 +158,11 @@ pub fn lora(name: &str, dialect: &Dialect) -> Option<LoraKey> {
     let path = path.strip_prefix("base_model.model.").unwrap_or(path);
     let path = HEADS.iter().find_map(|head| path.strip_prefix(head)).unwrap_or(path);
     let underscored = !path.contains('.');
+    // The recorded library takes such names apart at their underscores and finds no weight; its pictures with these
+    // files are those of the UNet's part alone.
+    if dialect.underscored_lora && path.starts_with("text_encoder.") {
+        return None;
+    }
     // diffusers' folder names that contain an underscore themselves
     let path = if let Some(rest) = path.strip_prefix("text_encoder_2") {
         format!("te2{rest}")
