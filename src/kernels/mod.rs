@@ -22,6 +22,12 @@
 mod amx;
 #[cfg(target_arch = "x86_64")]
 mod block;
+#[cfg(target_arch = "x86_64")]
+mod conv;
+#[cfg(target_arch = "x86_64")]
+mod conv_pack;
+#[cfg(target_arch = "x86_64")]
+mod conv_shape;
 mod cpu;
 #[cfg(target_arch = "x86_64")]
 mod epilogue;
@@ -35,12 +41,18 @@ mod math;
 mod matmul;
 #[cfg(target_arch = "x86_64")]
 mod pack;
+#[cfg(target_arch = "x86_64")]
+mod pack_map;
 mod team;
 #[cfg(all(test, target_arch = "x86_64"))]
 mod tests;
 #[cfg(target_arch = "x86_64")]
 mod weight;
 
+#[cfg(target_arch = "x86_64")]
+pub use conv::{Conv, ConvArgs};
+#[cfg(target_arch = "x86_64")]
+pub use conv_shape::{ConvShape, MapLayout};
 pub use cpu::{CpuPath, PATH_VARIABLE, available_paths, cpu_path, supported};
 pub use isa::Precision;
 pub use math::Activation;

@@ -127,7 +127,7 @@ pub(super) mod simd {
     }
 
     #[inline(always)]
-    pub(in crate::kernels) fn bits(x: __m512bh) -> __m512i {
+    fn bits(x: __m512bh) -> __m512i {
         // SAFETY: both are 64 bytes without invalid values.
         unsafe { std::mem::transmute(x) }
     }
@@ -179,7 +179,7 @@ pub(super) mod simd {
     /// # Safety
     /// `src` valid for 16 rows of 16 at `stride`, `dst` for 16 rows of 16 at 32; AVX-512F is there.
     #[target_feature(enable = "avx512f")]
-    pub(super) unsafe fn transpose_f32(src: *const f32, stride: usize, dst: *mut f32) {
+    pub(in crate::kernels) unsafe fn transpose_f32(src: *const f32, stride: usize, dst: *mut f32) {
         // SAFETY: both blocks are the caller's promise.
         unsafe {
             let mut rows = [_mm512_setzero_si512(); 16];
@@ -204,7 +204,7 @@ pub(super) mod simd {
     /// A 16 x 16 block of 32-bit values turned.
     #[target_feature(enable = "avx512f")]
     #[inline]
-    fn transpose(r: [__m512i; 16]) -> [__m512i; 16] {
+    pub(in crate::kernels) fn transpose(r: [__m512i; 16]) -> [__m512i; 16] {
         let mut t = r;
         for i in 0..8 {
             t[2 * i] = _mm512_unpacklo_epi32(r[2 * i], r[2 * i + 1]);

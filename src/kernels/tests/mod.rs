@@ -1,5 +1,6 @@
 //! Kernels against double precision, on every path of the machine.
 
+mod conv;
 mod matmul;
 
 /// Repeatable values in -1 .. 1.
