@@ -55,10 +55,20 @@ pub struct Facts {
 impl Facts {
     /// Schedule for `method` when a request names none: some samplers were made for one.
     pub fn scheduler_for(&self, method: Option<SampleMethod>) -> Scheduler {
+        match Self::usual_scheduler(method) {
+            // An EDM model's schedule goes before that of any sampler.
+            _ if self.scheduler == Scheduler::Exponential => Scheduler::Exponential,
+            Scheduler::Discrete => self.scheduler,
+            own => own,
+        }
+    }
+
+    /// The schedule a sampler was made for; the discrete one where it was made for none.
+    pub fn usual_scheduler(method: Option<SampleMethod>) -> Scheduler {
         match method {
             Some(SampleMethod::Lcm | SampleMethod::Tcd) => Scheduler::Lcm,
             Some(SampleMethod::DdimTrailing) => Scheduler::Simple,
-            _ => self.scheduler,
+            _ => Scheduler::Discrete,
         }
     }
 }

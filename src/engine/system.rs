@@ -19,3 +19,50 @@ pub fn physical_cores() -> usize {
     let usable = std::thread::available_parallelism().map_or(4, usize::from);
     if siblings.is_empty() { usable } else { siblings.len().min(usable) }.max(1)
 }
+
+/// Features of the processor that matter here, as `System Info: \n   NAME = 1 | ...`.
+pub fn features() -> String {
+    let mut text = String::from("System Info: \n");
+    for (name, present) in feature_list() {
+        if present {
+            text.push_str(&format!("   {name} = 1 | "));
+        }
+    }
+    text
+}
+
+#[cfg(target_arch = "x86_64")]
+fn feature_list() -> Vec<(&'static str, bool)> {
+    use std::is_x86_feature_detected as has;
+    vec![
+        ("SSE3", has!("sse3")),
+        ("SSSE3", has!("ssse3")),
+        ("AVX", has!("avx")),
+        ("AVX_VNNI", has!("avxvnni")),
+        ("AVX2", has!("avx2")),
+        ("F16C", has!("f16c")),
+        ("FMA", has!("fma")),
+        ("BMI2", has!("bmi2")),
+        ("AVX512", has!("avx512f")),
+        ("AVX512_VBMI", has!("avx512vbmi")),
+        ("AVX512_VNNI", has!("avx512vnni")),
+        ("AVX512_BF16", has!("avx512bf16")),
+    ]
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn feature_list() -> Vec<(&'static str, bool)> {
+    Vec::new()
+}
+
+/// Devices, one `name<TAB>description` a line.
+pub fn devices() -> String {
+    format!("CPU\t{}\n", processor_name())
+}
+
+/// The processor's name as the system gives it.
+fn processor_name() -> String {
+    let text = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let name = text.lines().find(|l| l.starts_with("model name")).and_then(|l| l.split_once(':'));
+    name.map_or_else(|| "CPU".into(), |(_, name)| name.trim().to_string())
+}
