@@ -56,10 +56,10 @@ impl ConvShape {
     /// Output columns, rows and frames; `None` when the kernel is larger than the padded input.
     pub fn output_size(&self) -> Option<[usize; 3]> {
         let mut out = [0; 3];
-        for axis in 0..3 {
+        for (axis, size) in out.iter_mut().enumerate() {
             let padded = self.size[axis].checked_add(self.pad[axis][0])?.checked_add(self.pad[axis][1])?;
             let room = padded.checked_sub(self.kernel[axis])?;
-            out[axis] = room.checked_div(self.stride[axis])? + 1;
+            *size = room.checked_div(self.stride[axis])? + 1;
         }
         Some(out)
     }
@@ -187,7 +187,7 @@ impl Cut {
             job_panels = job_panels.div_ceil(2);
         }
         let mut pieces = blocks;
-        while pieces * panels.div_ceil(job_panels) % nth != 0 && flat / (pieces + 1) >= 2 * SIDE {
+        while !(pieces * panels.div_ceil(job_panels)).is_multiple_of(nth) && flat / (pieces + 1) >= 2 * SIDE {
             pieces += 1;
         }
         Self { rows, panels, job_panels, positions: round_up(flat.div_ceil(pieces), SIDE) }

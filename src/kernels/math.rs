@@ -40,6 +40,24 @@ pub(super) fn exp(x: f32) -> f32 {
     if x < -87.33 { 0.0 } else { p * power }
 }
 
+/// `2^x` with relative error below 2e-7 for `x` up to 126; 0 below -126.
+#[inline(always)]
+pub(super) fn exp2(x: f32) -> f32 {
+    const ROUND: f32 = 12_582_912.0;
+    let clamped = x.max(-126.0);
+    let shifted = clamped + ROUND;
+    let r = clamped - (shifted - ROUND);
+    // Coefficients of 2^r on -1/2 .. 1/2 (ln 2 to the n over n factorial).
+    let p = r.mul_add(1.540_353e-4, 1.333_355_8e-3);
+    let p = p.mul_add(r, 9.618_129e-3);
+    let p = p.mul_add(r, 5.550_411e-2);
+    let p = p.mul_add(r, 0.240_226_5);
+    let p = p.mul_add(r, std::f32::consts::LN_2);
+    let p = p.mul_add(r, 1.0);
+    let power = f32::from_bits((shifted.to_bits() << 23).wrapping_add(0x3f80_0000));
+    if x < -126.0 { 0.0 } else { p * power }
+}
+
 /// `x * sigmoid(x)`.
 #[inline(always)]
 pub(super) fn silu(x: f32) -> f32 {
@@ -138,6 +156,7 @@ mod tests {
             let x = i as f32 * 0.001;
             let d = f64::from(x);
             assert!((f64::from(exp(x)) / d.exp() - 1.0).abs() < 3e-7, "exp {x}");
+            assert!((f64::from(exp2(x * 20.0)) / f64::from(x * 20.0).exp2() - 1.0).abs() < 3e-7, "exp2 {x}");
             let close = |ours: f32, exact: f64| {
                 assert!((f64::from(ours) - exact).abs() < 1e-6, "{x}: {ours} {exact}")
             };
@@ -150,6 +169,7 @@ mod tests {
             close(gelu_erf(x), 0.5 * d * (1.0 + erf(d / std::f64::consts::SQRT_2)));
         }
         assert_eq!(exp(f32::NEG_INFINITY), 0.0);
+        assert_eq!(exp2(f32::NEG_INFINITY), 0.0);
         assert!((f64::from(exp(-80.0)) / (-80f64).exp() - 1.0).abs() < 1e-5);
         assert!(exp(200.0).is_finite());
         assert!(silu(-200.0).abs() < 1e-30);

@@ -21,6 +21,10 @@
 #[cfg(target_arch = "x86_64")]
 mod amx;
 #[cfg(target_arch = "x86_64")]
+mod attention;
+#[cfg(target_arch = "x86_64")]
+mod attention_job;
+#[cfg(target_arch = "x86_64")]
 mod block;
 #[cfg(target_arch = "x86_64")]
 mod conv;
@@ -44,11 +48,14 @@ mod pack;
 #[cfg(target_arch = "x86_64")]
 mod pack_map;
 mod team;
-#[cfg(all(test, target_arch = "x86_64"))]
+#[cfg(test)]
+#[cfg(target_arch = "x86_64")]
 mod tests;
 #[cfg(target_arch = "x86_64")]
 mod weight;
 
+#[cfg(target_arch = "x86_64")]
+pub use attention::{Attention, AttentionArgs, AttentionShape, Heads};
 #[cfg(target_arch = "x86_64")]
 pub use conv::{Conv, ConvArgs};
 #[cfg(target_arch = "x86_64")]

@@ -1,5 +1,6 @@
 //! Kernels against double precision, on every path of the machine.
 
+mod attention;
 mod conv;
 mod matmul;
 
