@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use serde_json::Value;
 use stable_diffusion::family::names as dialects;
-use stable_diffusion::weights::names::{Dialect, canonical};
+use stable_diffusion::weights::names::{Dialect, Source, canonical, control};
 
 /// The dialect of a recorded group.
 fn dialect(group: &str) -> Dialect {
@@ -89,5 +89,39 @@ fn canonical_names_stay_and_translation_is_quick() {
     assert!(total > 0);
     // 50,000 names take well below 0.2 s in a release build; the bound leaves room for debug builds and busy machines
     assert!(took.as_secs_f64() < if cfg!(debug_assertions) { 10.0 } else { 1.0 }, "{took:?}");
-    println!("{} names in {took:?}", names.len());
+}
+
+#[test]
+fn control_nets_are_read_in_both_layouts() {
+    let pairs = [
+        ("control_model.zero_convs.0.0.bias", "zero_convs.0.0.bias"),
+        ("input_blocks.1.0.in_layers.0.weight", "input_blocks.1.0.in_layers.0.weight"),
+        ("controlnet_down_blocks.11.weight", "zero_convs.11.0.weight"),
+        ("controlnet_mid_block.bias", "middle_block_out.0.bias"),
+        ("controlnet_cond_embedding.conv_in.weight", "input_hint_block.0.weight"),
+        ("controlnet_cond_embedding.blocks.5.weight", "input_hint_block.12.weight"),
+        ("controlnet_cond_embedding.conv_out.bias", "input_hint_block.14.bias"),
+        ("down_blocks.1.attentions.0.proj_in.weight", "input_blocks.4.1.proj_in.weight"),
+        ("down_blocks.2.downsamplers.0.conv.bias", "input_blocks.9.0.op.bias"),
+        ("mid_block.resnets.1.conv1.weight", "middle_block.2.in_layers.2.weight"),
+        ("time_embedding.linear_2.bias", "time_embed.2.bias"),
+        ("conv_in.weight", "input_blocks.0.0.weight"),
+    ];
+    for (name, expected) in pairs {
+        assert_eq!(control(name, &dialects::SD1), expected);
+    }
+}
+
+#[test]
+fn sources_put_their_prefix_before_names_once() {
+    assert_eq!(Source::Vae.place("decoder.conv_in.bias", false), "vae.decoder.conv_in.bias");
+    assert_eq!(Source::Taesd.place("tae.decoder.layers.0.bias", false), "tae.decoder.layers.0.bias");
+    assert_eq!(Source::ClipL.place("text_model.x", true), "cond_stage_model.transformer.text_model.x");
+    assert_eq!(Source::ClipL.place("text_model.x", false), "text_encoders.clip_l.transformer.text_model.x");
+    assert_eq!(Source::Model.place("x", false), "x");
+    // a second network keeps to the same names
+    let name =
+        Source::HighNoiseDiffusionModel.place("time_text_embed.timestep_embedder.linear_1.bias", false);
+    let expected = "model.high_noise_diffusion_model.time_in.in_layer.bias";
+    assert_eq!(canonical(&name, &dialects::FLUX), expected);
 }
