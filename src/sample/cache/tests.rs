@@ -198,7 +198,7 @@ fn limits() {
         ..base.clone()
     };
     assert_eq!(run(&mask(true, 10.0), net, 30).0, [7, 9]);
-    assert_eq!(run(&mask(true, 0.0), net, 30).0, []);
+    assert!(run(&mask(true, 0.0), net, 30).0.is_empty());
     assert_eq!(run(&mask(false, 0.0), net, 30).0, [7, 9]);
 }
 
