@@ -55,14 +55,7 @@ fn feature_list() -> Vec<(&'static str, bool)> {
     Vec::new()
 }
 
-/// Devices, one `name<TAB>description` a line.
+/// Devices, one `name<TAB>description` a line; the names are those that backend settings take.
 pub fn devices() -> String {
-    format!("CPU\t{}\n", processor_name())
-}
-
-/// The processor's name as the system gives it.
-fn processor_name() -> String {
-    let text = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    let name = text.lines().find(|l| l.starts_with("model name")).and_then(|l| l.split_once(':'));
-    name.map_or_else(|| "CPU".into(), |(_, name)| name.trim().to_string())
+    crate::graph::devices().iter().map(|(name, description)| format!("{name}\t{description}\n")).collect()
 }

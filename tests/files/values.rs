@@ -53,8 +53,13 @@ fn small_floats_equal_the_recorded_ones() {
         (Dtype::F8_E5M2, include_bytes!("../data/files/f8_e5m2.f32")),
     ] {
         let bytes: Vec<u8> = (0..=255).collect();
-        for (i, (ours, theirs)) in convert(dtype, &bytes).iter().zip(convert(Dtype::F32, recorded)).enumerate() {
-            assert!(ours.to_bits() == theirs.to_bits() || ours.is_nan() && theirs.is_nan(), "{dtype} {i:#x} {ours}");
+        for (i, (ours, theirs)) in
+            convert(dtype, &bytes).iter().zip(convert(Dtype::F32, recorded)).enumerate()
+        {
+            assert!(
+                ours.to_bits() == theirs.to_bits() || ours.is_nan() && theirs.is_nan(),
+                "{dtype} {i:#x} {ours}"
+            );
         }
     }
 }
