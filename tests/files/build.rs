@@ -1,4 +1,5 @@
 //! Builders of small files, right and wrong ones.
+#![allow(dead_code)]
 
 use std::path::PathBuf;
 
@@ -84,4 +85,119 @@ impl Gguf {
 
 pub fn f32s(values: &[f32]) -> Vec<u8> {
     values.iter().flat_map(|v| v.to_le_bytes()).collect()
+}
+
+/// One member of a zip archive; the fields that hostile archives lie about are open.
+#[derive(Clone)]
+pub struct Member {
+    pub name: String,
+    pub method: u16,
+    pub flags: u16,
+    pub crc: u32,
+    /// Bytes as packed.
+    pub data: Vec<u8>,
+    /// Claimed sizes, packed and unpacked.
+    pub sizes: (u32, u32),
+    /// Place of the header, if it is not the true one.
+    pub header: Option<u32>,
+}
+
+impl Member {
+    pub fn stored(name: &str, data: &[u8]) -> Self {
+        let len = data.len() as u32;
+        let name = name.to_owned();
+        Self { name, method: 0, flags: 0, crc: 0, data: data.to_vec(), sizes: (len, len), header: None }
+    }
+
+    /// `data` deflated, with its true checksum and sizes.
+    pub fn deflated(name: &str, data: &[u8]) -> Self {
+        use std::io::Write;
+        let mut encoder = flate2::write::DeflateEncoder::new(Vec::new(), flate2::Compression::best());
+        encoder.write_all(data).unwrap();
+        let packed = encoder.finish().unwrap();
+        let mut crc = flate2::Crc::new();
+        crc.update(data);
+        let sizes = (packed.len() as u32, data.len() as u32);
+        Self { method: 8, crc: crc.sum(), sizes, ..Self::stored(name, &packed) }
+    }
+}
+
+/// A zip archive.
+pub fn zip(members: &[Member]) -> Vec<u8> {
+    let mut out = Vec::new();
+    let mut table = Vec::new();
+    for m in members {
+        let header = m.header.unwrap_or(out.len() as u32);
+        let common = |out: &mut Vec<u8>| {
+            out.extend([20, 0]);
+            for v in [m.flags, m.method, 0, 0] {
+                out.extend(v.to_le_bytes());
+            }
+            for v in [m.crc, m.sizes.0, m.sizes.1] {
+                out.extend(v.to_le_bytes());
+            }
+            out.extend((m.name.len() as u16).to_le_bytes());
+            out.extend([0, 0]);
+        };
+        out.extend(b"PK\x03\x04");
+        common(&mut out);
+        out.extend(m.name.as_bytes());
+        out.extend(&m.data);
+        table.extend(b"PK\x01\x02\x14\x00");
+        common(&mut table);
+        table.extend([0; 10]);
+        table.extend(header.to_le_bytes());
+        table.extend(m.name.as_bytes());
+    }
+    let start = out.len() as u32;
+    out.extend(&table);
+    out.extend(b"PK\x05\x06\0\0\0\0");
+    out.extend((members.len() as u16).to_le_bytes());
+    out.extend((members.len() as u16).to_le_bytes());
+    out.extend((table.len() as u32).to_le_bytes());
+    out.extend(start.to_le_bytes());
+    out.extend([0, 0]);
+    out
+}
+
+/// Pieces of pickles, protocol 2.
+pub mod pickle {
+    pub fn text(s: &str) -> Vec<u8> {
+        [&b"X"[..], &(s.len() as u32).to_le_bytes(), s.as_bytes()].concat()
+    }
+
+    pub fn int(v: i64) -> Vec<u8> {
+        [&b"\x8a\x08"[..], &v.to_le_bytes()].concat()
+    }
+
+    pub fn tuple(items: &[i64]) -> Vec<u8> {
+        [b"(".to_vec(), items.iter().flat_map(|&v| int(v)).collect(), b"t".to_vec()].concat()
+    }
+
+    pub fn storage(class: &str, key: &str, elements: i64) -> Vec<u8> {
+        let class = format!("ctorch\n{class}\n").into_bytes();
+        [b"(".to_vec(), text("storage"), class, text(key), text("cpu"), int(elements), b"tQ".to_vec()]
+            .concat()
+    }
+
+    pub fn tensor(storage: &[u8], first: i64, shape: &[i64], strides: &[i64]) -> Vec<u8> {
+        let call = b"ctorch._utils\n_rebuild_tensor_v2\n(".to_vec();
+        let hooks = b"\x89ccollections\nOrderedDict\n)RtR".to_vec();
+        [call, storage.to_vec(), int(first), tuple(shape), tuple(strides), hooks].concat()
+    }
+
+    /// A dictionary of one value.
+    pub fn dict(key: &str, value: &[u8]) -> Vec<u8> {
+        [b"\x80\x02}".to_vec(), text(key), value.to_vec(), b"s.".to_vec()].concat()
+    }
+
+    /// A checkpoint of one tensor `w` of four f32 in storage `0`.
+    pub fn plain() -> Vec<u8> {
+        dict("w", &tensor(&storage("FloatStorage", "0", 4), 0, &[4], &[1]))
+    }
+}
+
+/// A torch archive of a pickle and storage `0` of 16 bytes.
+pub fn torch_zip(pickle: &[u8]) -> Vec<u8> {
+    zip(&[Member::stored("a/data.pkl", pickle), Member::stored("a/data/0", &[7; 16])])
 }
