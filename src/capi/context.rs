@@ -18,6 +18,12 @@ pub struct sd_ctx_t {
     engine: Context,
 }
 
+// Calls come from any thread, through pointers that the compiler does not look behind.
+const _: fn() = || {
+    fn shared_by_threads<T: Send + Sync>() {}
+    shared_by_threads::<Context>();
+};
+
 /// The context behind a pointer, kept alive for one call.
 ///
 /// # Safety

@@ -423,3 +423,6 @@ pub unsafe fn video_request(p: &sd_vid_gen_params_t) -> Result<VideoRequest> {
     request.validate()?;
     Ok(request)
 }
+
+#[cfg(test)]
+mod tests;

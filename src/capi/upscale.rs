@@ -18,6 +18,12 @@ pub struct upscaler_ctx_t {
     engine: Upscaler,
 }
 
+// Calls come from any thread, through pointers that the compiler does not look behind.
+const _: fn() = || {
+    fn shared_by_threads<T: Send + Sync>() {}
+    shared_by_threads::<Upscaler>();
+};
+
 /// # Safety
 /// `pointer` is NULL or from `new_upscaler_ctx`, and not freed before this call began.
 unsafe fn hold(pointer: *const upscaler_ctx_t) -> Result<Arc<upscaler_ctx_t>> {

@@ -136,7 +136,9 @@ fn run() -> Result<(), String> {
         if check {
             let found = std::fs::read_to_string(&path).unwrap_or_default();
             if found != text {
-                return Err(format!("include/{name} is not what src/capi gives: run `cargo run -p header`"));
+                return Err(format!(
+                    "include/{name} is not what src/capi gives: run `cargo run --profile tool -p header`"
+                ));
             }
         } else {
             std::fs::write(&path, text).map_err(|error| format!("{}: {error}", path.display()))?;
