@@ -165,6 +165,10 @@ impl Job<'_> {
                     weight::to_f32(plan.isa, heads.kind, source, key, keys, mask.as_mut_ptr());
                     add_mask(plan.isa, scores, &mask[..keys]);
                 }
+                // Keys up to a whole step count as masked.
+                let padded = round_up(keys, LANES);
+                let scores = std::slice::from_raw_parts_mut(own.scores.add(row * KEYS), padded);
+                scores[keys..].fill(f32::NEG_INFINITY);
                 let old = running.max[query];
                 let mut state = [old, 0.0];
                 powers(plan.isa, scores, &mut state);
@@ -177,7 +181,7 @@ impl Job<'_> {
                 }
                 running.max[query] = new;
                 running.sum[query] += sum;
-                pack::a_row(plan.isa, plan.format, scores.as_ptr(), keys, own.p, row);
+                pack::a_row(plan.isa, plan.format, scores.as_ptr(), padded, own.p, row);
             }
         }
     }
@@ -262,7 +266,7 @@ unsafe fn multiply_body(values: &mut [f32], factor: f32) {
 
 dispatch! {
     /// Turns scores into powers of two of their distance to the maximum so far; `state` is that maximum, then the
-    /// new one and the sum of the powers.
+    /// new one and the sum of the powers. There is a multiple of `LANES` scores.
     ///
     /// # Safety
     /// None beyond the features that `isa` proves.
@@ -273,16 +277,15 @@ dispatch! {
 /// None; the signature is that of [`powers`].
 #[inline(always)]
 unsafe fn powers_body(scores: &mut [f32], state: &mut [f32; 2]) {
-    const LANES: usize = 32;
     let larger = |a: f32, b: f32| if a > b { a } else { b };
     let mut max = [state[0]; LANES];
-    let (blocks, rest) = scores.as_chunks_mut::<LANES>();
+    let (blocks, _) = scores.as_chunks_mut::<LANES>();
     for block in blocks.iter() {
         for i in 0..LANES {
             max[i] = larger(max[i], block[i]);
         }
     }
-    let max = max.iter().chain(rest.iter()).fold(state[0], |a, &b| larger(a, b));
+    let max = fold(max, larger);
     // All keys masked so far: any finite reference gives zeros.
     let reference = if max == f32::NEG_INFINITY { 0.0 } else { max };
     let mut sum = [0f32; LANES];
@@ -292,10 +295,21 @@ unsafe fn powers_body(scores: &mut [f32], state: &mut [f32; 2]) {
             sum[i] += block[i];
         }
     }
-    let mut total: f32 = sum.iter().sum();
-    for value in rest {
-        *value = exp2(*value - reference);
-        total += *value;
+    *state = [max, fold(sum, |a, b| a + b)];
+}
+
+/// Lanes of the softmax; rows of scores are filled up to a multiple of it.
+const LANES: usize = 32;
+
+/// All lanes combined, halves first so that it stays vector code.
+#[inline(always)]
+fn fold(mut lanes: [f32; LANES], with: impl Fn(f32, f32) -> f32) -> f32 {
+    let mut width = LANES / 2;
+    while width > 0 {
+        for i in 0..width {
+            lanes[i] = with(lanes[i], lanes[i + width]);
+        }
+        width /= 2;
     }
-    *state = [max, total];
+    lanes[0]
 }

@@ -39,6 +39,8 @@ mod epilogue;
 mod fma;
 #[cfg(target_arch = "x86_64")]
 mod gemv;
+#[cfg(target_arch = "x86_64")]
+mod group_norm;
 mod isa;
 mod math;
 #[cfg(target_arch = "x86_64")]
@@ -47,6 +49,12 @@ mod matmul;
 mod pack;
 #[cfg(target_arch = "x86_64")]
 mod pack_map;
+#[cfg(target_arch = "x86_64")]
+mod probe;
+#[cfg(target_arch = "x86_64")]
+mod rows;
+#[cfg(target_arch = "x86_64")]
+mod sums;
 mod team;
 #[cfg(test)]
 #[cfg(target_arch = "x86_64")]
@@ -61,10 +69,17 @@ pub use conv::{Conv, ConvArgs};
 #[cfg(target_arch = "x86_64")]
 pub use conv_shape::{ConvShape, MapLayout};
 pub use cpu::{CpuPath, PATH_VARIABLE, available_paths, cpu_path, supported};
+#[cfg(target_arch = "x86_64")]
+pub use group_norm::{GroupNorm, GroupNormArgs};
 pub use isa::Precision;
 pub use math::Activation;
 #[cfg(target_arch = "x86_64")]
 pub use matmul::{MatMul, MatMulArgs};
+#[cfg(target_arch = "x86_64")]
+#[doc(hidden)]
+pub use probe::inner_product;
+#[cfg(target_arch = "x86_64")]
+pub use rows::{GluArgs, NormArgs, RopeArgs, RowKernels, RowNorm};
 pub use team::{Barrier, Team, run_team, run_team_in};
 #[cfg(target_arch = "x86_64")]
 pub use weight::{ToFloat, WeightType};

@@ -3,6 +3,7 @@
 mod attention;
 mod conv;
 mod matmul;
+mod norms;
 
 /// Repeatable values in -1 .. 1.
 pub(super) struct Values(u64);
