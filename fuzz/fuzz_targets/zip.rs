@@ -1,0 +1,4 @@
+#![no_main]
+mod readers;
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| readers::zip(data));
