@@ -3,6 +3,7 @@
 use super::block::{SIDE, STEP};
 use super::conv::Conv;
 use super::conv_shape::{MAX_TAPS, MapLayout};
+use super::isa::Format;
 use super::pack;
 use super::pack_map::{self, group_rows};
 use super::team::Team;
@@ -24,7 +25,8 @@ pub(super) unsafe fn pack_weights(
     let (frames, taps) = (shape.kernel[2], plan.geometry.taps);
     let blocks = shape.input.div_ceil(STEP);
     let row_bytes = plan.weight.offset(shape.input * frames * taps);
-    let mut values = [0f32; STEP * MAX_TAPS];
+    // Vector reads of one channel's taps go up to 16 values on.
+    let mut values = [0f32; STEP * MAX_TAPS + 16];
     // A unit is one group of 32 input channels of one row.
     for unit in team.share(count * SIDE * blocks) {
         let (row, block) = (unit / blocks, unit % blocks);
@@ -38,6 +40,7 @@ pub(super) unsafe fn pack_weights(
                 let source = w.add(channel * row_bytes);
                 let start = block * STEP * per_input;
                 weight::to_f32(plan.isa, plan.weight, source, start, inputs * per_input, values.as_mut_ptr());
+                values[inputs * per_input..STEP * per_input].fill(0.0);
             }
             for frame in 0..frames {
                 let step = row / SIDE * plan.geometry.steps() + (frame * blocks + block) * taps;
@@ -46,15 +49,28 @@ pub(super) unsafe fn pack_weights(
                     pack::a_zero(plan.format, taps, out, row % SIDE);
                     continue;
                 }
-                for tap in 0..taps {
-                    let mut line = [0f32; STEP];
-                    for (i, v) in line.iter_mut().enumerate().take(inputs) {
-                        *v = values[i * per_input + frame * taps + tap];
-                    }
-                    let out = out.add(tap * plan.format.a_step());
-                    pack::a_row(plan.isa, plan.format, line.as_ptr(), STEP, out, row % SIDE);
-                }
+                pack_taps(plan, &values[frame * taps..], per_input, out, row % SIDE);
             }
+        }
+    }
+}
+
+/// Packs the taps of 32 channels, `stride` values from channel to channel, as row `row` of one A step each.
+///
+/// # Safety
+/// `values` holds the channels and 16 values more; `out` is the first step; `row` < 32.
+unsafe fn pack_taps(plan: &Conv, values: &[f32], stride: usize, out: *mut u8, row: usize) {
+    let (taps, step) = (plan.geometry.taps, plan.format.a_step());
+    // SAFETY: the steps are the caller's promise; tile formats prove the features.
+    unsafe {
+        if plan.format != Format::F32 && taps <= 16 {
+            let low = if plan.format == Format::Single { 0 } else { 2048 };
+            pack::simd::tap_rows(values.as_ptr(), stride, taps, out.add(row * 64), step, low);
+            return;
+        }
+        for tap in 0..taps {
+            let line: [f32; STEP] = std::array::from_fn(|i| values[i * stride + tap]);
+            pack::a_row(plan.isa, plan.format, line.as_ptr(), STEP, out.add(tap * step), row);
         }
     }
 }

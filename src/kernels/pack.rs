@@ -8,22 +8,20 @@ use super::isa::{Format, Isa};
 /// # Safety
 /// `src` is valid for `len` reads; `dst` holds `len / 32` (rounded up) A steps of `format`; `row` < 32.
 pub(super) unsafe fn a_row(isa: Isa, format: Format, src: *const f32, len: usize, dst: *mut u8, row: usize) {
-    // SAFETY: steps and rows stay inside `dst`, reads below `len`, by the caller's promise; `Isa` proves its
-    // features.
+    // SAFETY: steps and rows stay inside `dst`, reads below `len`, by the caller's promise; `Isa` and the tile formats
+    // prove the features.
     unsafe {
+        if format != Format::F32 {
+            debug_assert_eq!(isa, Isa::Amx);
+            let low = if format == Format::Single { 0 } else { 2048 };
+            simd::split_row(src, len, dst.add(row * 64), format.a_step(), low);
+            return;
+        }
         for step in 0..len.div_ceil(STEP) {
-            let out = dst.add(step * format.a_step());
-            let from = src.add(step * STEP);
+            let out = dst.add(step * format.a_step()).cast::<f32>().add(row * STEP);
             let count = (len - step * STEP).min(STEP);
-            if format == Format::F32 {
-                let out = out.cast::<f32>().add(row * STEP);
-                std::ptr::copy_nonoverlapping(from, out, count);
-                std::ptr::write_bytes(out.add(count), 0, STEP - count);
-            } else {
-                debug_assert_eq!(isa, Isa::Amx);
-                let low = if format == Format::Single { 0 } else { 2048 };
-                simd::split_row(from, count, out.add(row * 64), low);
-            }
+            std::ptr::copy_nonoverlapping(src.add(step * STEP), out, count);
+            std::ptr::write_bytes(out.add(count), 0, STEP - count);
         }
     }
 }
@@ -64,21 +62,28 @@ pub(super) unsafe fn b_columns(
     dst: *mut u8,
     half: usize,
 ) {
-    for step in 0..steps {
-        // SAFETY: step `step` exists in both operands; `Isa` proves its features.
-        unsafe {
-            let from = src.add(step * STEP);
-            let out = dst.add(step * format.b_step());
-            match (format, isa) {
-                (Format::F32, Isa::Avx2) => transpose_plain(from, stride, out.cast::<f32>().add(16 * half)),
-                (Format::F32, _) => {
-                    simd::transpose_f32(from, stride, out.cast::<f32>().add(16 * half));
-                    simd::transpose_f32(from.add(16), stride, out.cast::<f32>().add(16 * half + 16 * 32));
+    // SAFETY: all steps exist in both operands; `Isa` and the tile formats prove the features.
+    unsafe {
+        match (format, isa) {
+            (Format::F32, _) => {
+                for step in 0..steps {
+                    let from = src.add(step * STEP);
+                    let out = dst.add(step * format.b_step()).cast::<f32>().add(16 * half);
+                    if isa == Isa::Avx2 {
+                        transpose_plain(from, stride, out);
+                    } else {
+                        simd::transpose_f32(from, stride, out);
+                        simd::transpose_f32(from.add(16), stride, out.add(16 * 32));
+                    }
                 }
-                (Format::Split, _) => simd::pair_columns(from, stride, out.add(1024 * half), Some(2048)),
-                (Format::Single | Format::SplitA, _) => {
-                    simd::pair_columns(from, stride, out.add(1024 * half), None);
-                }
+            }
+            (Format::Split, _) => {
+                let out = dst.add(1024 * half);
+                simd::pair_columns::<true>(src, stride, steps, out, format.b_step());
+            }
+            (Format::Single | Format::SplitA, _) => {
+                let out = dst.add(1024 * half);
+                simd::pair_columns::<false>(src, stride, steps, out, format.b_step());
             }
         }
     }
@@ -132,44 +137,100 @@ pub(super) mod simd {
         unsafe { std::mem::transmute(x) }
     }
 
-    /// 32 values (zeros from `count` on) as 64 bytes of high halves at `dst` and, where `low` is not 0, of low
-    /// halves `low` bytes on.
+    /// `count` values, `step` bytes of `dst` for every 32, as 64 bytes of high halves and, where `low` is not 0,
+    /// of low halves `low` bytes on; zeros up to a whole step.
     ///
     /// # Safety
     /// `src` valid for `count` reads, `dst` for the writes; AVX-512 BF16 is there.
     #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512bf16")]
-    #[inline]
-    pub(super) unsafe fn split_row(src: *const f32, count: usize, dst: *mut u8, low: usize) {
+    pub(super) unsafe fn split_row(src: *const f32, count: usize, dst: *mut u8, step: usize, low: usize) {
         // SAFETY: masked lanes are not read; the writes are the caller's promise.
         unsafe {
-            let a = _mm512_maskz_loadu_ps(lanes(count), src);
-            let b = _mm512_maskz_loadu_ps(lanes(count.saturating_sub(16)), src.wrapping_add(16));
-            let (high, lows) = halves(a, b);
-            _mm512_storeu_si512(dst.cast(), high);
-            if low != 0 {
-                _mm512_storeu_si512(dst.add(low).cast(), lows);
+            let write = |a, b, out: *mut u8| {
+                let (high, lows) = halves(a, b);
+                _mm512_storeu_si512(out.cast(), high);
+                if low != 0 {
+                    _mm512_storeu_si512(out.add(low).cast(), lows);
+                }
+            };
+            let full = count / 32;
+            for i in 0..full {
+                let from = src.add(32 * i);
+                write(_mm512_loadu_ps(from), _mm512_loadu_ps(from.add(16)), dst.add(i * step));
+            }
+            let rest = count % 32;
+            if rest > 0 {
+                let from = src.add(32 * full);
+                let a = _mm512_maskz_loadu_ps(lanes(rest), from);
+                let b = _mm512_maskz_loadu_ps(lanes(rest.saturating_sub(16)), from.wrapping_add(16));
+                write(a, b, dst.add(full * step));
             }
         }
     }
 
-    /// 16 rows of 32 f32 as one B tile of high halves at `dst` and, with `low`, one of low halves.
+    /// Kernel taps of 32 channels, value `channel * stride + tap`, as one row of A for each tap, `step` bytes apart;
+    /// low halves `low` bytes on unless 0.
     ///
     /// # Safety
-    /// `src` valid for 16 rows of 32 at `stride`, `dst` for the tiles; AVX-512 BF16 is there.
+    /// `taps` is at most 16; `src` valid for 16 values from each channel's first, `dst` for the writes; AVX-512 BF16
+    /// is there.
     #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512bf16")]
-    pub(super) unsafe fn pair_columns(src: *const f32, stride: usize, dst: *mut u8, low: Option<usize>) {
-        // SAFETY: rows and tiles are the caller's promise.
-        unsafe {
+    pub(in crate::kernels) unsafe fn tap_rows(
+        src: *const f32,
+        stride: usize,
+        taps: usize,
+        dst: *mut u8,
+        step: usize,
+        low: usize,
+    ) {
+        let mut halfs = [[_mm512_setzero_si512(); 16]; 2];
+        for (half, rows) in halfs.iter_mut().enumerate() {
+            for (i, row) in rows.iter_mut().enumerate() {
+                // SAFETY: 16 values from the channel's first are readable.
+                *row = unsafe { _mm512_loadu_si512(src.add((16 * half + i) * stride).cast()) };
+            }
+            *rows = transpose(*rows);
+        }
+        let [first, second] = halfs;
+        for (tap, (a, b)) in first.into_iter().zip(second).enumerate().take(taps) {
+            let (high, lows) = halves(_mm512_castsi512_ps(a), _mm512_castsi512_ps(b));
+            // SAFETY: the row of each tap is the caller's promise.
+            unsafe {
+                let out = dst.add(tap * step);
+                _mm512_storeu_si512(out.cast(), high);
+                if low != 0 {
+                    _mm512_storeu_si512(out.add(low).cast(), lows);
+                }
+            }
+        }
+    }
+
+    /// 16 rows of 32 f32 for every step as one B tile of high halves at `dst` and, with `LOW`, one of low halves
+    /// 2,048 bytes on.
+    ///
+    /// # Safety
+    /// `src` valid for 16 rows of `32 * steps` at `stride`, `dst` for the tiles; AVX-512 BF16 is there.
+    #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512bf16")]
+    pub(super) unsafe fn pair_columns<const LOW: bool>(
+        src: *const f32,
+        stride: usize,
+        steps: usize,
+        dst: *mut u8,
+        step: usize,
+    ) {
+        for i in 0..steps {
             let mut high = [_mm512_setzero_si512(); 16];
             let mut lows = [_mm512_setzero_si512(); 16];
-            for row in 0..16 {
-                let a = _mm512_loadu_ps(src.add(row * stride));
-                let b = _mm512_loadu_ps(src.add(row * stride + 16));
-                (high[row], lows[row]) = halves(a, b);
-            }
-            store(transpose(high), dst, 64);
-            if let Some(low) = low {
-                store(transpose(lows), dst.add(low), 64);
+            // SAFETY: rows and tiles are the caller's promise.
+            unsafe {
+                for row in 0..16 {
+                    let from = src.add(row * stride + 32 * i);
+                    (high[row], lows[row]) = halves(_mm512_loadu_ps(from), _mm512_loadu_ps(from.add(16)));
+                }
+                store(transpose(high), dst.add(i * step), 64);
+                if LOW {
+                    store(transpose(lows), dst.add(i * step + 2048), 64);
+                }
             }
         }
     }
