@@ -1,4 +1,5 @@
 //! Recorded tokens: emphasis syntax, every tokenizer, and what each family's conditioner feeds its encoders.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use std::io::Read;
 

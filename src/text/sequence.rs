@@ -153,7 +153,7 @@ pub fn apply_weights(states: &mut [f32], weights: &[f32]) -> Result<()> {
     if weights.iter().all(|&w| w == 1.0) || states.is_empty() {
         return Ok(());
     }
-    if weights.is_empty() || states.len() % weights.len() != 0 {
+    if weights.is_empty() || !states.len().is_multiple_of(weights.len()) {
         return Err(Error::shape(
             "prompt weights",
             format!("{} values do not divide among {} tokens", states.len(), weights.len()),
