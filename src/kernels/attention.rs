@@ -9,7 +9,7 @@ use super::attention_job::{Job, KEYS, Own, QUERIES};
 use super::block::{SIDE, STEP};
 use super::cpu::{CpuPath, cpu_path};
 use super::isa::{Format, Isa, Precision};
-use super::matmul::Weights;
+use super::matmul_pack::Weights;
 use super::pack_map::{self, group_rows};
 use super::team::{Team, carved_bytes, round_up};
 use super::weight::{self, WeightType};

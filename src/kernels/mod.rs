@@ -46,6 +46,14 @@ mod math;
 #[cfg(target_arch = "x86_64")]
 mod matmul;
 #[cfg(target_arch = "x86_64")]
+mod matmul_area;
+#[cfg(target_arch = "x86_64")]
+mod matmul_outputs;
+#[cfg(target_arch = "x86_64")]
+mod matmul_pack;
+#[cfg(target_arch = "x86_64")]
+mod matmul_rows;
+#[cfg(target_arch = "x86_64")]
 mod pack;
 #[cfg(target_arch = "x86_64")]
 mod pack_map;

@@ -4,7 +4,7 @@ use super::isa::Isa;
 use half::{bf16, f16};
 
 /// Turns `count` values at `src` (whole blocks) into f32; ggml's `to_float` has this signature.
-pub type ToFloat = unsafe extern "C" fn(src: *const std::ffi::c_void, dst: *mut f32, count: i64);
+pub type ToFloat = unsafe extern "C-unwind" fn(src: *const std::ffi::c_void, dst: *mut f32, count: i64);
 
 /// How a weight's values are stored along a row.
 #[derive(Clone, Copy, Debug)]

@@ -29,7 +29,7 @@ fn block_values(kind: WeightType, block: &[u8]) -> Vec<f32> {
         .collect()
 }
 
-unsafe extern "C" fn halves_by_function(src: *const std::ffi::c_void, dst: *mut f32, count: i64) {
+unsafe extern "C-unwind" fn halves_by_function(src: *const std::ffi::c_void, dst: *mut f32, count: i64) {
     for i in 0..count as usize {
         // SAFETY: the kernel asks for values of the row only.
         unsafe { *dst.add(i) = f16::from_bits(src.cast::<u16>().add(i).read_unaligned()).to_f32() };
@@ -84,11 +84,20 @@ struct Case {
     activation: Activation,
     fused: bool,
     precision: Precision,
+    packed: bool,
 }
 
 impl Case {
     fn plain(m: usize, n: usize, k: usize) -> Self {
-        Self { m, n, k, activation: Activation::None, fused: false, precision: Precision::Accurate }
+        Self {
+            packed: false,
+            m,
+            n,
+            k,
+            activation: Activation::None,
+            fused: false,
+            precision: Precision::Accurate,
+        }
     }
 
     fn run(&self, path: CpuPath, w: &Weight, nth: usize) -> Vec<f32> {
@@ -99,6 +108,14 @@ impl Case {
         let plan = MatMul::on(path, self.m, self.n, self.k, w.kind, self.precision)
             .unwrap()
             .with_activation(self.activation);
+        let mut packed = vec![0u8; plan.prepack_bytes() + 64];
+        let at = packed.as_ptr().align_offset(64);
+        let packed = packed[at..].as_mut_ptr();
+        if self.packed {
+            // SAFETY: w holds the weights, `packed` the bytes asked for, aligned.
+            unsafe { plan.prepack(w.bytes.as_ptr(), w.stride, packed) };
+        }
+        let packed = if self.packed { packed as usize } else { 0 };
         let out = y.as_mut_ptr() as usize;
         let sources = (
             x.as_ptr() as usize,
@@ -112,6 +129,7 @@ impl Case {
                 x_stride: (self.k + 3) * 4,
                 w: sources.1 as *const u8,
                 w_stride: w.stride,
+                packed: packed as *const u8,
                 bias: if self.fused { sources.2 as *const f32 } else { std::ptr::null() },
                 residual: if self.fused { sources.3 as *const f32 } else { std::ptr::null() },
                 residual_stride: (self.n + 5) * 4,
@@ -180,6 +198,7 @@ fn every_shape_of_tails() {
         (600, 40, 70),
         (1100, 5, 260),
         (33, 40, 2100),
+        (20, 100, 2100),
     ] {
         Case::plain(m, n, k).check(WeightType::F32, 1e-5);
         Case::plain(m, n, k).check(WeightType::F16, 1e-5);
@@ -207,8 +226,16 @@ fn every_weight_type() {
 }
 
 #[test]
+fn weights_packed_before() {
+    for (m, n, k) in [(1, 40, 64), (20, 40, 64), (100, 500, 96), (70, 33, 4200)] {
+        Case { packed: true, ..Case::plain(m, n, k) }.check(WeightType::F16, 1e-5);
+        Case { packed: true, ..Case::plain(m, n, k) }.check(WeightType::Bf16, 1e-5);
+    }
+}
+
+#[test]
 fn bias_activation_and_residual_are_fused() {
-    for (m, n, k) in [(3, 20, 64), (40, 50, 96), (35, 33, 2080)] {
+    for (m, n, k) in [(3, 20, 64), (40, 50, 96), (35, 33, 2080), (20, 90, 4128)] {
         let case = Case { activation: Activation::Silu, fused: true, ..Case::plain(m, n, k) };
         case.check(WeightType::F16, 1e-5);
     }
