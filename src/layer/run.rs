@@ -5,12 +5,14 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 use super::ctx::{Adapters, Ctx};
+use crate::cancel::CancelToken;
 use crate::error::Result;
 use crate::graph::{Device, Input, Math, Program, Tensor, Watch};
 use crate::tensor::HostTensor;
 use crate::weights::{LoadOptions, Part};
 
 /// What all networks of a context share while one call runs.
+#[derive(Clone, Copy)]
 pub struct Env<'a> {
     /// Where graphs are computed.
     pub device: &'a Device,
@@ -20,8 +22,10 @@ pub struct Env<'a> {
     pub circular: [bool; 2],
     /// Whether to point into files instead of copying them.
     pub mmap: bool,
-    /// Cancelling and the node callback.
-    pub watch: &'a (dyn Watch + Sync),
+    /// Cancelling and the node callback, while graphs run.
+    pub watch: &'a dyn Watch,
+    /// Cancelling, from any thread.
+    pub cancel: &'a CancelToken,
     /// Told about tensors being loaded: done, of all.
     pub load_progress: &'a dyn Fn(usize, usize),
 }
@@ -73,7 +77,7 @@ impl Runner {
             threads: env.device.threads(),
             mmap: env.mmap,
             progress: env.load_progress,
-            cancelled: &|| env.watch.cancelled(),
+            cancelled: &|| env.cancel.stop(),
         })
     }
 

@@ -1,0 +1,505 @@
+//! What the UNet families share: CLIP text encoders, a UNet, a KL or tiny autoencoder.
+#![forbid(unsafe_code)]
+
+use std::path::Path;
+use std::sync::Arc;
+
+use super::{
+    Autoencoder, Concat, Conditioning, ImageGuidance, Loaded, Loading, Model, Projection, Prompt, Surroundings,
+    Traits,
+};
+use crate::error::{Error, Result};
+use crate::files::ModelFile;
+use crate::graph::Act;
+use crate::layer::{Env, Runner, timestep_embedding};
+use crate::log_warn;
+use crate::net::clip::{ClipAsk, ClipConfig, ClipText};
+use crate::net::tae::TaeModel;
+use crate::net::unet::{UnetConfig, UnetInput, UnetModel};
+use crate::net::unet_blocks::Heads;
+use crate::net::vae::VaeModel;
+use crate::sample::cache::NetworkKind;
+use crate::sample::prediction::NoiseTable;
+use crate::sample::run::Evaluation;
+use crate::sample::{AysLevels, Denoiser, Method, Prediction, Rng, Scheduler};
+use crate::tensor::HostTensor;
+use crate::text::clip::{CHUNK, encode, end_position, zero_padded};
+use crate::text::{CustomWords, Tokens, apply_weights};
+use crate::weights::{Index, values_f32};
+
+/// How one family of UNets differs from the others.
+pub(super) struct Recipe {
+    /// Heads of the UNet's attentions.
+    pub heads: Heads,
+    /// Text encoders; their states lie side by side.
+    pub encoders: &'static [Encoder],
+    /// Token that fills up short prompts.
+    pub pad: i32,
+    /// Layer whose states are used, counted from the last as 1, where a request leaves it open.
+    pub clip_skip: i32,
+    /// Whether pooled text and picture size make up a vector.
+    pub size_vector: bool,
+    /// Scale of latents.
+    pub scale: f32,
+    /// Prediction where neither caller nor file says it.
+    pub prediction: Guess,
+    /// Align-Your-Steps table.
+    pub ays: AysLevels,
+    /// Colours of latents.
+    pub projection: &'static Projection,
+    /// Whether the time can be shifted.
+    pub can_shift_time: bool,
+}
+
+/// One text encoder.
+pub(super) struct Encoder {
+    /// Canonical prefix.
+    pub prefix: &'static str,
+    /// Activation of its feed-forward layers.
+    pub activation: Act,
+    /// Whether the final norm is applied to the states.
+    pub final_norm: bool,
+    /// Whether tokens behind the end are 0.
+    pub zero_padded: bool,
+}
+
+/// How the prediction is found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Guess {
+    /// Always noise.
+    Noise,
+    /// From tensors that mark it.
+    Marks,
+    /// By a trial run: the sign of the result for pure signal.
+    Trial,
+}
+
+/// Names under which files hold the first text encoder's token table.
+const TOKEN_TABLES: &[&str] = &[
+    "cond_stage_model.transformer.text_model.embeddings.token_embedding.weight",
+    "cond_stage_model.model.token_embedding.weight",
+    "text_model.embeddings.token_embedding.weight",
+    "te.text_model.embeddings.token_embedding.weight",
+    "conditioner.embedders.0.model.token_embedding.weight",
+    "conditioner.embedders.0.transformer.text_model.embeddings.token_embedding.weight",
+];
+
+/// Marks of a UNet family in the names of the files.
+pub(super) struct Signs {
+    /// Width of the token table.
+    pub text_width: usize,
+    /// Whether the text encoder has the names of OpenCLIP.
+    pub open_clip: bool,
+    /// Whether there are two text encoders.
+    pub two_encoders: bool,
+    /// Whether the UNet's middle has an attention.
+    pub middle_attention: bool,
+}
+
+/// Looks for a UNet with a text encoder.
+pub(super) fn signs(index: &Index) -> Option<Signs> {
+    let unet = index.has("model.diffusion_model.input_blocks.0.0.weight") || index.has("unet.conv_in.weight");
+    let table = TOKEN_TABLES.iter().find_map(|name| index.get(name))?;
+    unet.then(|| Signs {
+        text_width: table.shape[0],
+        open_clip: index.has_prefix("cond_stage_model.model."),
+        two_encoders: ["conditioner.embedders.1.", "cond_stage_model.1.", "te.1.", "te2."]
+            .iter()
+            .any(|prefix| index.has_prefix(prefix)),
+        middle_attention: index.has_prefix("model.diffusion_model.middle_block.1.")
+            || index.has_prefix("unet.mid_block.resnets.1."),
+    })
+}
+
+/// Puts the networks of a UNet family together.
+pub(super) fn build(loading: &Loading<'_>, recipe: &'static Recipe) -> Result<Loaded> {
+    let (index, policy) = (loading.index, loading.policy);
+    let mut faults = Vec::new();
+    let mut keep = |error: Error| faults.push(error.to_string());
+    let unet = UnetModel::load(
+        index,
+        policy,
+        "model.diffusion_model",
+        &UnetConfig { heads: recipe.heads },
+        "model_path or diffusion_model_path",
+    )
+    .map_err(&mut keep)
+    .ok();
+    let encoders: Vec<_> = recipe
+        .encoders
+        .iter()
+        .filter_map(|e| {
+            let config = ClipConfig { activation: e.activation };
+            ClipText::load(index, policy, e.prefix, config, "model_path, clip_l_path or clip_g_path")
+                .map_err(&mut keep)
+                .ok()
+        })
+        .collect();
+    let autoencoder = autoencoder(loading, recipe, unet.as_ref()).map_err(&mut keep).ok();
+    let (Some(unet), Some((autoencoder, preview)), true) = (unet, autoencoder, encoders.len() == recipe.encoders.len())
+    else {
+        return Err(Error::Weights(faults.join("\n")));
+    };
+    let custom = Custom::load(loading, &encoders);
+    let traits = traits(loading, recipe, &unet)?;
+    let trial = recipe.prediction == Guess::Trial && loading.options.prediction.is_none();
+    let model = LatentUnet { traits, recipe, unet, encoders, custom, trial };
+    Ok(Loaded { model: Box::new(model), autoencoder, preview })
+}
+
+type Coders = (Box<dyn Autoencoder>, Option<Box<dyn Autoencoder>>);
+
+/// The autoencoder and that of previews. A tiny one takes the place of both unless it is for previews only.
+fn autoencoder(loading: &Loading<'_>, recipe: &Recipe, unet: Option<&UnetModel>) -> Result<Coders> {
+    let (index, policy) = (loading.index, loading.policy);
+    let tiny = index
+        .has_prefix("tae.decoder.")
+        .then(|| TaeModel::load(index, policy, "tae", "taesd_path"))
+        .transpose()?;
+    let preview_only = loading.options.tae_preview_only;
+    match tiny {
+        Some(tiny) if !preview_only => Ok((Box::new(TinyCoder { net: tiny }), None)),
+        tiny => {
+            let range = if loading.options.force_sdxl_vae_conv_scale { VAE_RANGE } else { 1.0 };
+            let net = VaeModel::load(index, policy, "first_stage_model", range, "model_path or vae_path")?;
+            let mean_only = unet.is_some_and(|u| concat_of(u) == Concat::Reference);
+            let coder = KlCoder { net, scale: recipe.scale, mean_only };
+            Ok((Box::new(coder), tiny.map(|net| Box::new(TinyCoder { net }) as Box<dyn Autoencoder>)))
+        }
+    }
+}
+
+/// Divides what goes into the VAE's convolutions, for half-precision devices (`force_sdxl_vae_conv_scale`).
+const VAE_RANGE: f32 = 32.0;
+
+/// What lies beside the noisy latent: told by the channels of the first convolution.
+fn concat_of(unet: &UnetModel) -> Concat {
+    match unet.unet().input_channels() {
+        Some(9) => Concat::MaskAndMasked,
+        Some(8) => Concat::Reference,
+        _ => Concat::Nothing,
+    }
+}
+
+fn traits(loading: &Loading<'_>, recipe: &Recipe, unet: &UnetModel) -> Result<Traits> {
+    let index = loading.index;
+    let prediction = match (loading.options.prediction, recipe.prediction) {
+        (Some(wish), _) => Prediction::ALL[wish.index()],
+        (None, Guess::Marks) if index.has("edm_vpred.sigma_max") => Prediction::EdmVelocity,
+        (None, Guess::Marks) if index.has("v_pred") => Prediction::Velocity,
+        _ => Prediction::Epsilon,
+    };
+    let mut denoiser = Denoiser::new(prediction);
+    if let Some(table) = noise_table(loading) {
+        denoiser = denoiser.with_table(Arc::new(table));
+    }
+    let concat = concat_of(unet);
+    Ok(Traits {
+        latent_channels: unet.unet().output_channels(),
+        multiple: 64,
+        denoiser,
+        method: Method::EulerAncestral,
+        scheduler: Scheduler::Discrete,
+        ays: Some(recipe.ays),
+        image_guidance: if concat == Concat::Nothing { ImageGuidance::Never } else { ImageGuidance::Always },
+        concat,
+        can_skip_layers: false,
+        can_shift_time: recipe.can_shift_time,
+        zero_empty_negative: recipe.size_vector && prediction != Prediction::EdmVelocity,
+        network: NetworkKind::UNet,
+        projection: Some(recipe.projection),
+        images: true,
+        videos: false,
+    })
+}
+
+/// The file's own noise table, if it has a usable one.
+fn noise_table(loading: &Loading<'_>) -> Option<NoiseTable> {
+    let place = loading.index.get("alphas_cumprod")?;
+    let (file, entry) = loading.index.source(place)?;
+    match values_f32(file, entry).and_then(|alphas| NoiseTable::from_alphas_cumprod(&alphas)) {
+        Ok(table) => Some(table),
+        Err(error) => {
+            log_warn!(loading.report, "alphas_cumprod of the model is ignored: {error}");
+            None
+        }
+    }
+}
+
+/// Textual inversions: words and their rows for each encoder's token table.
+#[derive(Default)]
+struct Custom {
+    words: CustomWords,
+    rows: Vec<Vec<f32>>,
+}
+
+impl Custom {
+    /// Reads the embedding files of the options; one that does not fit is said and left out.
+    fn load(loading: &Loading<'_>, encoders: &[ClipText]) -> Self {
+        let widths: Vec<usize> = encoders.iter().map(ClipText::width).collect();
+        let mut custom = Self { rows: vec![Vec::new(); widths.len()], ..Self::default() };
+        for embedding in &loading.options.embeddings {
+            match read_embedding(&embedding.path, &widths) {
+                Ok(rows) => custom.add(&embedding.name, rows, &widths),
+                Err(error) => log_warn!(loading.report, "embedding {:?} is left out: {error}", embedding.name),
+            }
+        }
+        custom
+    }
+
+    fn add(&mut self, name: &str, rows: Vec<Vec<f32>>, widths: &[usize]) {
+        let count = rows.iter().zip(widths).map(|(r, w)| r.len() / w).max().unwrap_or(0);
+        self.words.add(name.as_bytes(), count);
+        for ((all, mut new), width) in self.rows.iter_mut().zip(rows).zip(widths) {
+            new.resize(count * width, 0.0);
+            all.extend(new);
+        }
+    }
+}
+
+/// The vectors of an embedding file for each encoder, told apart by their width.
+fn read_embedding(path: &Path, widths: &[usize]) -> Result<Vec<Vec<f32>>> {
+    let file = ModelFile::open(path)?;
+    let mut rows = vec![Vec::new(); widths.len()];
+    for entry in file.tensors() {
+        if let Some(i) = widths.iter().position(|&w| entry.shape.first() == Some(&w)) {
+            rows[i] = values_f32(&file, entry)?;
+        }
+    }
+    if rows.iter().all(Vec::is_empty) {
+        let found: Vec<_> = file.tensors().iter().map(|t| format!("{} {:?}", t.name, t.shape)).take(4).collect();
+        return Err(Error::file(
+            path,
+            format!("holds no vectors of width {widths:?} for the text encoder, found {}", found.join(", ")),
+        ));
+    }
+    Ok(rows)
+}
+
+/// A loaded model of a UNet family.
+struct LatentUnet {
+    traits: Traits,
+    recipe: &'static Recipe,
+    unet: UnetModel,
+    encoders: Vec<ClipText>,
+    custom: Custom,
+    trial: bool,
+}
+
+impl LatentUnet {
+    /// States `[C, 77]` of one chunk, encoders side by side.
+    fn states(&mut self, env: &Env<'_>, ids: &[i32], skip: i32) -> Result<HostTensor> {
+        let mut parts = Vec::with_capacity(self.encoders.len());
+        for (i, encoder) in self.encoders.iter_mut().enumerate() {
+            let recipe = &self.recipe.encoders[i];
+            let ids = if recipe.zero_padded { zero_padded(ids) } else { ids.to_vec() };
+            let ask = ClipAsk { skip, final_norm: recipe.final_norm, custom: &self.custom.rows[i] };
+            parts.push(encoder.encode(env, &ids, &ask)?);
+        }
+        let width: usize = parts.iter().map(|p| p.dim(0)).sum();
+        let mut data = Vec::with_capacity(width * CHUNK);
+        for token in 0..CHUNK {
+            for part in &parts {
+                let w = part.dim(0);
+                data.extend_from_slice(&part.data[token * w..][..w]);
+            }
+        }
+        HostTensor::new([width, CHUNK], data)
+    }
+
+    /// Pooled text of the last encoder and sinusoids of the picture's size.
+    fn vector(&mut self, env: &Env<'_>, tokens: &Tokens, size: [usize; 2]) -> Result<Option<HostTensor>> {
+        let Some(width) = self.unet.unet().label_width().filter(|_| self.recipe.size_vector) else {
+            return Ok(None);
+        };
+        let (Some(encoder), Some(custom)) = (self.encoders.last_mut(), self.custom.rows.last()) else {
+            return Ok(None);
+        };
+        let first = &tokens.ids[..CHUNK.min(tokens.ids.len())];
+        let pooled = encoder.pooled(env, &zero_padded(first), end_position(first), custom)?;
+        let [w, h] = size.map(|side| side as f32);
+        let mut data = pooled.data;
+        data.extend(timestep_embedding(&[h, w, 0.0, 0.0, h, w], 256, 10000.0));
+        data.resize(width, 0.0);
+        HostTensor::new([width, 1], data).map(Some)
+    }
+}
+
+impl Model for LatentUnet {
+    fn traits(&self) -> &Traits {
+        &self.traits
+    }
+
+    fn settle(&mut self, env: &Env<'_>) -> Result<()> {
+        if !self.trial {
+            return Ok(());
+        }
+        // A velocity model answers pure signal at the noisiest step with its negative.
+        let x = HostTensor::full([8, 8, self.traits.latent_channels, 1], 0.5);
+        let width = self.unet.unet().context_width().unwrap_or(1024);
+        let context = HostTensor::full([width, 2], 0.5);
+        let beside = self.unet.unet().input_channels().unwrap_or(0).saturating_sub(self.traits.latent_channels);
+        let concat = (beside > 0).then(|| HostTensor::zeros([8, 8, beside, 1]));
+        let input = UnetInput {
+            x: &x,
+            timesteps: &[999.0],
+            context: &context,
+            y: None,
+            c_concat: concat.as_ref(),
+            control: None,
+        };
+        let out = self.unet.run(env, &input)?;
+        self.unet.runner().drop_graph();
+        let mean = out.data.iter().zip(&x.data).map(|(a, b)| f64::from(a - b)).sum::<f64>() / x.len() as f64;
+        if mean < -1.0 {
+            self.traits.denoiser = Denoiser::new(Prediction::Velocity);
+        }
+        self.trial = false;
+        Ok(())
+    }
+
+    fn condition(&mut self, env: &Env<'_>, prompt: &Prompt<'_>) -> Result<Conditioning> {
+        let tokens = encode(prompt.text, self.recipe.pad, &self.custom.words)?;
+        let skip = if prompt.clip_skip > 0 { prompt.clip_skip } else { self.recipe.clip_skip };
+        let mut data = Vec::new();
+        let mut width = 0;
+        for chunk in tokens.chunks(CHUNK) {
+            let mut states = self.states(env, &chunk.ids, skip)?;
+            width = states.dim(0);
+            if prompt.zero {
+                states.data.fill(0.0);
+            } else {
+                apply_weights(&mut states.data, &chunk.weights)?;
+            }
+            data.append(&mut states.data);
+        }
+        let context = HostTensor::new([width, data.len() / width.max(1)], data)?;
+        let vector = self.vector(env, &tokens, prompt.size)?;
+        Ok(Conditioning { context, vector, ..Conditioning::default() })
+    }
+
+    fn predict(
+        &mut self,
+        env: &Env<'_>,
+        evaluation: &Evaluation<'_>,
+        conditioning: &Conditioning,
+        _surroundings: &Surroundings<'_>,
+        out: &mut HostTensor,
+    ) -> Result<()> {
+        let input = UnetInput {
+            x: evaluation.x,
+            timesteps: &[evaluation.t],
+            context: &conditioning.context,
+            y: conditioning.vector.as_ref(),
+            c_concat: conditioning.concat.as_deref(),
+            control: None,
+        };
+        let mut result = self.unet.run(env, &input)?;
+        std::mem::swap(out, &mut result);
+        self.unet.recycle(result);
+        Ok(())
+    }
+
+    fn runners(&mut self) -> Vec<&mut Runner> {
+        let mut runners: Vec<_> = self.encoders.iter_mut().map(ClipText::runner).collect();
+        runners.push(self.unet.runner());
+        runners
+    }
+}
+
+/// The KL autoencoder with its scale.
+struct KlCoder {
+    net: VaeModel,
+    scale: f32,
+    /// Editing models take the mean of the encoder's distribution, unscaled.
+    mean_only: bool,
+}
+
+impl Autoencoder for KlCoder {
+    fn factor(&self) -> usize {
+        8
+    }
+
+    fn encode(&mut self, env: &Env<'_>, pixels: &HostTensor) -> Result<HostTensor> {
+        let mut input = pixels.clone();
+        input.data.iter_mut().for_each(|v| *v = *v * 2.0 - 1.0);
+        self.net.encode(env, &input)
+    }
+
+    fn to_latent(&self, encoded: HostTensor, rng: &mut Rng) -> Result<HostTensor> {
+        let mean = draw(encoded, if self.mean_only { None } else { Some(rng) })?;
+        if self.mean_only {
+            return Ok(mean);
+        }
+        Ok(scaled(mean, self.scale))
+    }
+
+    fn from_latent(&self, latent: &HostTensor) -> Result<HostTensor> {
+        Ok(scaled(latent.clone(), 1.0 / self.scale))
+    }
+
+    fn decode(&mut self, env: &Env<'_>, latent: &HostTensor) -> Result<HostTensor> {
+        let mut pixels = self.net.decode(env, latent)?;
+        pixels.data.iter_mut().for_each(|v| *v = (*v + 1.0) * 0.5);
+        Ok(pixels)
+    }
+
+    fn runner(&mut self) -> Option<&mut Runner> {
+        Some(self.net.runner())
+    }
+}
+
+/// A sample of the distribution whose moments (mean, then log variance along the channels) are given, or its mean.
+fn draw(moments: HostTensor, rng: Option<&mut Rng>) -> Result<HostTensor> {
+    let [w, h, c, n] = [0, 1, 2, 3].map(|axis| moments.dim(axis));
+    if n != 1 || c % 2 != 0 {
+        return Err(Error::shape("moments", format!("{:?}, expected [w, h, 2 c, 1]", moments.shape)));
+    }
+    let half = w * h * c / 2;
+    let (mean, log_variance) = moments.data.split_at(half);
+    let mut out = HostTensor::new([w, h, c / 2, 1], mean.to_vec())?;
+    if let Some(rng) = rng {
+        let mut noise = vec![0.0; half];
+        rng.normal(&mut noise);
+        for ((value, variance), noise) in out.data.iter_mut().zip(log_variance).zip(noise) {
+            *value += (0.5 * variance.clamp(-30.0, 20.0)).exp() * noise;
+        }
+    }
+    Ok(out)
+}
+
+fn scaled(mut latent: HostTensor, factor: f32) -> HostTensor {
+    latent.data.iter_mut().for_each(|v| *v *= factor);
+    latent
+}
+
+/// The tiny autoencoder, which works on latents as denoisers see them.
+struct TinyCoder {
+    net: TaeModel,
+}
+
+impl Autoencoder for TinyCoder {
+    fn factor(&self) -> usize {
+        8
+    }
+
+    fn encode(&mut self, env: &Env<'_>, pixels: &HostTensor) -> Result<HostTensor> {
+        self.net.encode(env, pixels)
+    }
+
+    fn to_latent(&self, encoded: HostTensor, _rng: &mut Rng) -> Result<HostTensor> {
+        Ok(encoded)
+    }
+
+    fn from_latent(&self, latent: &HostTensor) -> Result<HostTensor> {
+        Ok(latent.clone())
+    }
+
+    fn decode(&mut self, env: &Env<'_>, latent: &HostTensor) -> Result<HostTensor> {
+        self.net.decode(env, latent)
+    }
+
+    fn runner(&mut self) -> Option<&mut Runner> {
+        Some(self.net.runner())
+    }
+}
