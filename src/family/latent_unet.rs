@@ -13,11 +13,10 @@ use crate::files::ModelFile;
 use crate::graph::Act;
 use crate::layer::{Env, Runner, timestep_embedding};
 use crate::log_warn;
-use crate::net::clip::{ClipAsk, ClipConfig, ClipText};
-use crate::net::tae::TaeModel;
-use crate::net::unet::{UnetConfig, UnetInput, UnetModel};
-use crate::net::unet_blocks::Heads;
-use crate::net::vae::VaeModel;
+use crate::net::clip::{ClipConfig, ClipInput, ClipModel, ClipOutput};
+use crate::net::tae::{TaeConfig, TaeModel};
+use crate::net::unet::{Heads, UnetConfig, UnetInput, UnetModel};
+use crate::net::vae::{VaeConfig, VaeModel};
 use crate::sample::cache::NetworkKind;
 use crate::sample::prediction::NoiseTable;
 use crate::sample::run::Evaluation;
@@ -129,8 +128,9 @@ pub(super) fn build(loading: &Loading<'_>, recipe: &'static Recipe) -> Result<Lo
         .encoders
         .iter()
         .filter_map(|e| {
-            let config = ClipConfig { activation: e.activation };
-            ClipText::load(index, policy, e.prefix, config, "model_path, clip_l_path or clip_g_path")
+            let config = ClipConfig { act: e.activation, final_norm: e.final_norm, projection: true };
+            let fields = "model_path, clip_l_path or clip_g_path";
+            ClipModel::load(index, policy, e.prefix, &config, "text encoder", fields)
                 .map_err(&mut keep)
                 .ok()
         })
@@ -154,14 +154,15 @@ fn autoencoder(loading: &Loading<'_>, recipe: &Recipe, unet: Option<&UnetModel>)
     let (index, policy) = (loading.index, loading.policy);
     let tiny = index
         .has_prefix("tae.decoder.")
-        .then(|| TaeModel::load(index, policy, "tae", "taesd_path"))
+        .then(|| TaeModel::load(index, policy, "tae", &TaeConfig::default(), "taesd_path"))
         .transpose()?;
     let preview_only = loading.options.tae_preview_only;
     match tiny {
         Some(tiny) if !preview_only => Ok((Box::new(TinyCoder { net: tiny }), None)),
         tiny => {
             let range = if loading.options.force_sdxl_vae_conv_scale { VAE_RANGE } else { 1.0 };
-            let net = VaeModel::load(index, policy, "first_stage_model", range, "model_path or vae_path")?;
+            let config = VaeConfig { range, ..VaeConfig::default() };
+            let net = VaeModel::load(index, policy, "first_stage_model", &config, "model_path or vae_path")?;
             let mean_only = unet.is_some_and(|u| concat_of(u) == Concat::Reference);
             let coder = KlCoder { net, scale: recipe.scale, mean_only };
             Ok((Box::new(coder), tiny.map(|net| Box::new(TinyCoder { net }) as Box<dyn Autoencoder>)))
@@ -230,13 +231,13 @@ fn noise_table(loading: &Loading<'_>) -> Option<NoiseTable> {
 #[derive(Default)]
 struct Custom {
     words: CustomWords,
-    rows: Vec<Vec<f32>>,
+    rows: Vec<Vec<Vec<f32>>>,
 }
 
 impl Custom {
     /// Reads the embedding files of the options; one that does not fit is said and left out.
-    fn load(loading: &Loading<'_>, encoders: &[ClipText]) -> Self {
-        let widths: Vec<usize> = encoders.iter().map(ClipText::width).collect();
+    fn load(loading: &Loading<'_>, encoders: &[ClipModel]) -> Self {
+        let widths: Vec<usize> = encoders.iter().map(|e| e.clip().width()).collect();
         let mut custom = Self { rows: vec![Vec::new(); widths.len()], ..Self::default() };
         for embedding in &loading.options.embeddings {
             match read_embedding(&embedding.path, &widths) {
@@ -250,9 +251,9 @@ impl Custom {
     fn add(&mut self, name: &str, rows: Vec<Vec<f32>>, widths: &[usize]) {
         let count = rows.iter().zip(widths).map(|(r, w)| r.len() / w).max().unwrap_or(0);
         self.words.add(name.as_bytes(), count);
-        for ((all, mut new), width) in self.rows.iter_mut().zip(rows).zip(widths) {
+        for ((all, mut new), &width) in self.rows.iter_mut().zip(rows).zip(widths) {
             new.resize(count * width, 0.0);
-            all.extend(new);
+            all.extend(new.chunks_exact(width.max(1)).map(<[f32]>::to_vec));
         }
     }
 }
@@ -281,47 +282,44 @@ struct LatentUnet {
     traits: Traits,
     recipe: &'static Recipe,
     unet: UnetModel,
-    encoders: Vec<ClipText>,
+    encoders: Vec<ClipModel>,
     custom: Custom,
     trial: bool,
 }
 
 impl LatentUnet {
-    /// States `[C, 77]` of one chunk, encoders side by side.
-    fn states(&mut self, env: &Env<'_>, ids: &[i32], skip: i32) -> Result<HostTensor> {
+    /// States `[C, 77]` of one chunk, encoders side by side, and the last one's pooled text where it is wanted.
+    fn states(&mut self, env: &Env<'_>, ids: &[i32], skip: usize, pool: bool) -> Result<ClipOutput> {
         let mut parts = Vec::with_capacity(self.encoders.len());
+        let mut pooled = None;
+        let last = self.encoders.len().saturating_sub(1);
         for (i, encoder) in self.encoders.iter_mut().enumerate() {
-            let recipe = &self.recipe.encoders[i];
-            let ids = if recipe.zero_padded { zero_padded(ids) } else { ids.to_vec() };
-            let ask = ClipAsk { skip, final_norm: recipe.final_norm, custom: &self.custom.rows[i] };
-            parts.push(encoder.encode(env, &ids, &ask)?);
+            let padded = if self.recipe.encoders[i].zero_padded { zero_padded(ids) } else { ids.to_vec() };
+            let pool_at = (pool && i == last).then(|| end_position(&padded));
+            let input = ClipInput { ids: &padded, custom: &self.custom.rows[i], clip_skip: skip, pool_at };
+            let output = encoder.run(env, &input)?;
+            parts.push(output.hidden);
+            pooled = output.pooled;
         }
         let width: usize = parts.iter().map(|p| p.dim(0)).sum();
-        let mut data = Vec::with_capacity(width * CHUNK);
-        for token in 0..CHUNK {
+        let mut data = Vec::with_capacity(width * ids.len());
+        for token in 0..ids.len() {
             for part in &parts {
                 let w = part.dim(0);
                 data.extend_from_slice(&part.data[token * w..][..w]);
             }
         }
-        HostTensor::new([width, CHUNK], data)
+        Ok(ClipOutput { hidden: HostTensor::new([width, ids.len()], data)?, pooled })
     }
 
-    /// Pooled text of the last encoder and sinusoids of the picture's size.
-    fn vector(&mut self, env: &Env<'_>, tokens: &Tokens, size: [usize; 2]) -> Result<Option<HostTensor>> {
-        let Some(width) = self.unet.unet().label_width().filter(|_| self.recipe.size_vector) else {
-            return Ok(None);
-        };
-        let (Some(encoder), Some(custom)) = (self.encoders.last_mut(), self.custom.rows.last()) else {
-            return Ok(None);
-        };
-        let first = &tokens.ids[..CHUNK.min(tokens.ids.len())];
-        let pooled = encoder.pooled(env, &zero_padded(first), end_position(first), custom)?;
+    /// Pooled text and sinusoids of the picture's size, as wide as the UNet wants them.
+    fn vector(&self, pooled: HostTensor, size: [usize; 2]) -> Result<HostTensor> {
+        let width = self.unet.unet().label_width().unwrap_or(0);
         let [w, h] = size.map(|side| side as f32);
         let mut data = pooled.data;
         data.extend(timestep_embedding(&[h, w, 0.0, 0.0, h, w], 256, 10000.0));
         data.resize(width, 0.0);
-        HostTensor::new([width, 1], data).map(Some)
+        HostTensor::new([width, 1], data)
     }
 }
 
@@ -361,10 +359,15 @@ impl Model for LatentUnet {
     fn condition(&mut self, env: &Env<'_>, prompt: &Prompt<'_>) -> Result<Conditioning> {
         let tokens = encode(prompt.text, self.recipe.pad, &self.custom.words)?;
         let skip = if prompt.clip_skip > 0 { prompt.clip_skip } else { self.recipe.clip_skip };
-        let mut data = Vec::new();
-        let mut width = 0;
+        let mut wants_vector = self.recipe.size_vector && self.unet.unet().label_width().is_some();
+        let (mut data, mut width, mut vector) = (Vec::new(), 0, None);
         for chunk in tokens.chunks(CHUNK) {
-            let mut states = self.states(env, &chunk.ids, skip)?;
+            let output = self.states(env, &chunk.ids, skip.unsigned_abs() as usize, wants_vector)?;
+            if let Some(pooled) = output.pooled {
+                vector = Some(self.vector(pooled, prompt.size)?);
+                wants_vector = false;
+            }
+            let mut states = output.hidden;
             width = states.dim(0);
             if prompt.zero {
                 states.data.fill(0.0);
@@ -374,7 +377,6 @@ impl Model for LatentUnet {
             data.append(&mut states.data);
         }
         let context = HostTensor::new([width, data.len() / width.max(1)], data)?;
-        let vector = self.vector(env, &tokens, prompt.size)?;
         Ok(Conditioning { context, vector, ..Conditioning::default() })
     }
 
@@ -401,7 +403,7 @@ impl Model for LatentUnet {
     }
 
     fn runners(&mut self) -> Vec<&mut Runner> {
-        let mut runners: Vec<_> = self.encoders.iter_mut().map(ClipText::runner).collect();
+        let mut runners: Vec<_> = self.encoders.iter_mut().map(ClipModel::runner).collect();
         runners.push(self.unet.runner());
         runners
     }
@@ -444,8 +446,8 @@ impl Autoencoder for KlCoder {
         Ok(pixels)
     }
 
-    fn runner(&mut self) -> Option<&mut Runner> {
-        Some(self.net.runner())
+    fn runners(&mut self) -> Vec<&mut Runner> {
+        self.net.runners().collect()
     }
 }
 
@@ -499,7 +501,7 @@ impl Autoencoder for TinyCoder {
         self.net.decode(env, latent)
     }
 
-    fn runner(&mut self) -> Option<&mut Runner> {
-        Some(self.net.runner())
+    fn runners(&mut self) -> Vec<&mut Runner> {
+        self.net.runners().collect()
     }
 }

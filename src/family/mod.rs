@@ -230,7 +230,7 @@ pub trait Autoencoder: Send {
     fn decode(&mut self, env: &Env<'_>, latent: &HostTensor) -> Result<HostTensor>;
 
     /// Networks, for loading and freeing.
-    fn runner(&mut self) -> Option<&mut Runner>;
+    fn runners(&mut self) -> Vec<&mut Runner>;
 }
 
 /// The family whose rank is highest.

@@ -7,7 +7,7 @@ use super::sd1::PROJECTION;
 use super::{Family, Loaded, Loading};
 use crate::error::Result;
 use crate::graph::Act;
-use crate::net::unet_blocks::Heads;
+use crate::net::unet::Heads;
 use crate::sample::AysLevels;
 use crate::weights::Index;
 use crate::weights::names::Dialect;

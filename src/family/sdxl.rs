@@ -7,7 +7,7 @@ use super::names;
 use super::{Family, Loaded, Loading, Projection};
 use crate::error::Result;
 use crate::graph::Act;
-use crate::net::unet_blocks::Heads;
+use crate::net::unet::Heads;
 use crate::sample::AysLevels;
 use crate::text::ClipTokenizer;
 use crate::weights::Index;

@@ -107,7 +107,7 @@ impl Coding<'_> {
 
 /// The memory of intermediate values is large and not needed until the next picture.
 fn free(coder: &mut dyn Autoencoder) {
-    if let Some(runner) = coder.runner() {
+    for runner in coder.runners() {
         runner.drop_graph();
     }
 }
