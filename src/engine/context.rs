@@ -3,6 +3,7 @@
 
 use super::choice::{SampleMethod, Scheduler};
 use super::request::{ContextOptions, ImageRequest, VideoRequest};
+use super::state::State;
 use crate::cancel::{CancelFlag, CancelMode, CancelToken};
 use crate::error::{Error, Result};
 use crate::image::Image;
@@ -73,9 +74,6 @@ impl Facts {
     }
 }
 
-/// What a generation needs exclusively. Filled in by the pipelines.
-struct State {}
-
 /// A loaded model. Calls from several threads are done one after the other.
 pub struct Context {
     facts: Facts,
@@ -87,8 +85,9 @@ pub struct Context {
 
 impl Context {
     /// Finds out what the files are and prepares to use them.
-    pub fn new(_options: ContextOptions, _callbacks: &Callbacks) -> Result<Self> {
-        Err(Error::invalid("loading models is not available in this build"))
+    pub fn new(options: ContextOptions, callbacks: &Callbacks) -> Result<Self> {
+        let (state, facts) = State::new(options, callbacks)?;
+        Ok(Self { facts, cancel: Arc::default(), state: Mutex::new(state), running: Mutex::new(None) })
     }
 
     /// What is known about the model; never waits.
@@ -107,9 +106,9 @@ impl Context {
     }
 
     /// Makes images: `batch_count` of them, or fewer after [`CancelMode::NewLatents`].
-    pub fn generate_image(&self, request: &ImageRequest, _run: &Run<'_>) -> Result<Vec<Image>> {
+    pub fn generate_image(&self, request: &ImageRequest, run: &Run<'_>) -> Result<Vec<Image>> {
         request.validate()?;
-        self.exclusively(|_state| Err(Error::invalid("generating images is not available in this build")))
+        self.exclusively(|state| state.generate_image(request, run))
     }
 
     /// Makes a video.

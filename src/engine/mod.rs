@@ -4,7 +4,9 @@
 pub mod choice;
 mod context;
 mod convert;
+mod open;
 pub mod request;
+mod state;
 pub mod system;
 mod upscaler;
 

@@ -5,8 +5,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::{
-    Autoencoder, Concat, Conditioning, ImageGuidance, Loaded, Loading, Model, Projection, Prompt, Surroundings,
-    Traits,
+    Autoencoder, Concat, Conditioning, ImageGuidance, Loaded, Loading, Model, Projection, Prompt,
+    Surroundings, Traits,
 };
 use crate::error::{Error, Result};
 use crate::files::ModelFile;
@@ -23,7 +23,7 @@ use crate::sample::run::Evaluation;
 use crate::sample::{AysLevels, Denoiser, Method, Prediction, Rng, Scheduler};
 use crate::tensor::HostTensor;
 use crate::text::clip::{CHUNK, encode, end_position, zero_padded};
-use crate::text::{CustomWords, Tokens, apply_weights};
+use crate::text::{CustomWords, apply_weights};
 use crate::weights::{Index, values_f32};
 
 /// How one family of UNets differs from the others.
@@ -130,13 +130,12 @@ pub(super) fn build(loading: &Loading<'_>, recipe: &'static Recipe) -> Result<Lo
         .filter_map(|e| {
             let config = ClipConfig { act: e.activation, final_norm: e.final_norm, projection: true };
             let fields = "model_path, clip_l_path or clip_g_path";
-            ClipModel::load(index, policy, e.prefix, &config, "text encoder", fields)
-                .map_err(&mut keep)
-                .ok()
+            ClipModel::load(index, policy, e.prefix, &config, "text encoder", fields).map_err(&mut keep).ok()
         })
         .collect();
     let autoencoder = autoencoder(loading, recipe, unet.as_ref()).map_err(&mut keep).ok();
-    let (Some(unet), Some((autoencoder, preview)), true) = (unet, autoencoder, encoders.len() == recipe.encoders.len())
+    let (Some(unet), Some((autoencoder, preview)), true) =
+        (unet, autoencoder, encoders.len() == recipe.encoders.len())
     else {
         return Err(Error::Weights(faults.join("\n")));
     };
@@ -200,7 +199,11 @@ fn traits(loading: &Loading<'_>, recipe: &Recipe, unet: &UnetModel) -> Result<Tr
         multiple: 64,
         denoiser,
         method: Method::EulerAncestral,
-        scheduler: Scheduler::Discrete,
+        scheduler: if prediction == Prediction::EdmVelocity {
+            Scheduler::Exponential
+        } else {
+            Scheduler::Discrete
+        },
         ays: Some(recipe.ays),
         image_guidance: if concat == Concat::Nothing { ImageGuidance::Never } else { ImageGuidance::Always },
         concat,
@@ -242,7 +245,9 @@ impl Custom {
         for embedding in &loading.options.embeddings {
             match read_embedding(&embedding.path, &widths) {
                 Ok(rows) => custom.add(&embedding.name, rows, &widths),
-                Err(error) => log_warn!(loading.report, "embedding {:?} is left out: {error}", embedding.name),
+                Err(error) => {
+                    log_warn!(loading.report, "embedding {:?} is left out: {error}", embedding.name)
+                }
             }
         }
         custom
@@ -268,7 +273,8 @@ fn read_embedding(path: &Path, widths: &[usize]) -> Result<Vec<Vec<f32>>> {
         }
     }
     if rows.iter().all(Vec::is_empty) {
-        let found: Vec<_> = file.tensors().iter().map(|t| format!("{} {:?}", t.name, t.shape)).take(4).collect();
+        let found: Vec<_> =
+            file.tensors().iter().map(|t| format!("{} {:?}", t.name, t.shape)).take(4).collect();
         return Err(Error::file(
             path,
             format!("holds no vectors of width {widths:?} for the text encoder, found {}", found.join(", ")),
@@ -336,7 +342,8 @@ impl Model for LatentUnet {
         let x = HostTensor::full([8, 8, self.traits.latent_channels, 1], 0.5);
         let width = self.unet.unet().context_width().unwrap_or(1024);
         let context = HostTensor::full([width, 2], 0.5);
-        let beside = self.unet.unet().input_channels().unwrap_or(0).saturating_sub(self.traits.latent_channels);
+        let beside =
+            self.unet.unet().input_channels().unwrap_or(0).saturating_sub(self.traits.latent_channels);
         let concat = (beside > 0).then(|| HostTensor::zeros([8, 8, beside, 1]));
         let input = UnetInput {
             x: &x,

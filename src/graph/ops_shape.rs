@@ -31,7 +31,13 @@ impl<'g> Tensor<'g> {
     /// Contiguous elements: itself when it is contiguous already.
     pub fn cont(self) -> Result<Self> {
         if self.is_contiguous() {
-            return Ok(self);
+            if self.has_plain_strides() {
+                return Ok(self);
+            }
+            // Axes of extent 1 may have any stride; ggml's products look at strides all the same.
+            let [a, b, c, d] = self.shape().map(|n| n as i64);
+            // SAFETY: contiguous, and the shape stays.
+            return self.make(|ctx| unsafe { sys::ggml_reshape_4d(ctx, self.raw(), a, b, c, d) });
         }
         self.require("cont", !self.ty().is_quantized(), || "a quantised view cannot be copied".into())?;
         // SAFETY: live tensor of a plain type.

@@ -70,6 +70,13 @@ impl<'g> Tensor<'g> {
         unsafe { sys::ggml_is_contiguous(self.raw()) }
     }
 
+    /// Whether strides are those of a fresh tensor of this shape.
+    pub(super) fn has_plain_strides(self) -> bool {
+        let (shape, strides) = (self.shape(), self.strides());
+        let row = self.ty().row_bytes(shape[0]).unwrap_or(0);
+        strides == [self.ty().bytes(), row, row * shape[1], row * shape[1] * shape[2]]
+    }
+
     /// Names the tensor for callbacks and dumps.
     pub fn named(self, name: &str) -> Self {
         set_name(self.ptr, name);

@@ -16,7 +16,7 @@ use crate::tensor::HostTensor;
 const ENCODE_FACTOR: f32 = 2.0;
 
 /// How the autoencoder works during one generation.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(super) struct Coding<'a> {
     /// Tiles of the request.
     pub tiling: &'a Tiling,

@@ -12,7 +12,12 @@ use crate::sample::Rng;
 use crate::tensor::HostTensor;
 
 /// Size of the second pass, or `None` when there is none; what is not usable is said and leaves it out.
-pub(super) fn target(hires: &Hires, size: [usize; 2], multiple: usize, report: &Callbacks) -> Result<Option<[usize; 2]>> {
+pub(super) fn target(
+    hires: &Hires,
+    size: [usize; 2],
+    multiple: usize,
+    report: &Callbacks,
+) -> Result<Option<[usize; 2]>> {
     if !hires.enabled || hires.upscaler == HiresUpscaler::None {
         return Ok(None);
     }
@@ -27,7 +32,11 @@ pub(super) fn target(hires: &Hires, size: [usize; 2], multiple: usize, report: &
         [0, 0] if hires.scale.is_finite() && hires.scale > 0.0 => {
             size.map(|side| (side as f32 * hires.scale).round() as usize)
         }
-        [0, 0] => return refuse("hires.scale must be above 0 where hires.target_width and target_height are not given"),
+        [0, 0] => {
+            return refuse(
+                "hires.scale must be above 0 where hires.target_width and target_height are not given",
+            );
+        }
         [side, 0] | [0, side] => [side, side],
         both => both,
     };

@@ -11,6 +11,7 @@ use crate::engine::request::{self, ImageRequest};
 use crate::error::{Error, Result};
 use crate::family::{Conditioning, ImageGuidance, Prompt, Traits};
 use crate::image::{Image, Resize, from_tensor, resize};
+use crate::report::Callbacks;
 use crate::sample::guidance::{Scales, SkipLayers};
 use crate::sample::plan::{self, Plan};
 use crate::sample::run::Branch;
@@ -32,7 +33,7 @@ pub fn generate(stage: &mut Stage<'_>, request: &ImageRequest) -> Result<Vec<Ima
     if request.init_image.is_some() {
         plan.start_from_image(request.strength, &job.denoiser, &job.args)?;
     }
-    let coding = job.coding(stage, request);
+    let coding = job.coding(stage.report, request);
     let inputs = prepare(stage, request, &coding, job.size, &mut rng)?;
     let sampling = job.sampling(stage, request, &inputs, coding)?;
     let mut latents = first_pass(stage, &job, &sampling, &plan.sigmas, &inputs, request.batch_count)?;
@@ -89,6 +90,8 @@ impl Job {
         let scheduler = sample
             .scheduler
             .map(|s| Scheduler::ALL[s.index()])
+            // A schedule made for the prediction goes before that of any sampler.
+            .or_else(|| (traits.scheduler == Scheduler::Exponential).then_some(Scheduler::Exponential))
             .or_else(|| plan::scheduler_of(method))
             .unwrap_or(traits.scheduler);
         let mut denoiser = traits.denoiser.clone();
@@ -103,7 +106,19 @@ impl Job {
         let scales = scales(request, &traits, stage);
         let factor = stage.autoencoder.factor();
         let seed = settle_seed(request.seed);
-        Ok(Self { traits, size: aligned, factor, hires, seed, args, denoiser, method, scheduler, scales, shifted_timestep })
+        Ok(Self {
+            traits,
+            size: aligned,
+            factor,
+            hires,
+            seed,
+            args,
+            denoiser,
+            method,
+            scheduler,
+            scales,
+            shifted_timestep,
+        })
     }
 
     /// A generator for picture `index` of the batch.
@@ -118,7 +133,13 @@ impl Job {
 
     fn schedule(&self, steps: usize, size: [usize; 2]) -> ScheduleRequest<'_> {
         let image_seq_len = (size[0] / self.factor) * (size[1] / self.factor);
-        ScheduleRequest { scheduler: self.scheduler, steps, image_seq_len, ays: self.traits.ays, args: &self.args }
+        ScheduleRequest {
+            scheduler: self.scheduler,
+            steps,
+            image_seq_len,
+            ays: self.traits.ays,
+            args: &self.args,
+        }
     }
 
     fn plan(&self, request: &ImageRequest) -> Result<Plan> {
@@ -126,12 +147,12 @@ impl Job {
         Plan::new(&mut self.denoiser.clone(), &self.schedule(steps, self.size), &request.sample.custom_sigmas)
     }
 
-    fn coding<'a>(&self, stage: &Stage<'a>, request: &'a ImageRequest) -> Coding<'a> {
+    fn coding<'a>(&self, report: &'a Callbacks, request: &'a ImageRequest) -> Coding<'a> {
         Coding {
             tiling: &request.vae_tiling,
             circular: [request.circular_x, request.circular_y],
             latent: self.size.map(|side| side / self.factor),
-            report: Some(stage.report),
+            report: Some(report),
         }
     }
 
@@ -143,13 +164,12 @@ impl Job {
         coding: Coding<'a>,
     ) -> Result<Sampling<'a>> {
         let skip = &request.sample.guidance.skip_layers;
-        let mut skip_layers = SkipLayers {
-            layers: skip.layers.clone(),
-            scale: skip.scale,
-            start: skip.start,
-            stop: skip.end,
-        };
-        if !skip_layers.layers.is_empty() && (skip.scale != 0.0 || self.args.slg_uncond) && !self.traits.can_skip_layers {
+        let mut skip_layers =
+            SkipLayers { layers: skip.layers.clone(), scale: skip.scale, start: skip.start, stop: skip.end };
+        if !skip_layers.layers.is_empty()
+            && (skip.scale != 0.0 || self.args.slg_uncond)
+            && !self.traits.can_skip_layers
+        {
             log_warn!(stage.report, "skip-layer guidance is not possible with this model and ignored");
         }
         if !self.traits.can_skip_layers {
@@ -215,16 +235,24 @@ fn conditions(
 ) -> Result<[Option<Conditioning>; Branch::COUNT]> {
     let started = Instant::now();
     let needs = scales.needs();
-    let prompt = |text, zero, references| Prompt { text, clip_skip: request.clip_skip, size: job.size, zero, references };
+    let prompt = |text, zero, references| Prompt {
+        text,
+        clip_skip: request.clip_skip,
+        size: job.size,
+        zero,
+        references,
+    };
     let zero = job.traits.zero_empty_negative && request.negative_prompt.is_empty();
     let [with, without] = &inputs.concat;
-    let mut positive = stage.model.condition(&stage.env, &prompt(&request.prompt, false, &inputs.references))?;
+    let mut positive =
+        stage.model.condition(&stage.env, &prompt(&request.prompt, false, &inputs.references))?;
     positive.concat = positive.concat.or_else(|| with.clone());
     let mut negative = None;
     let mut alone = None;
     let by_references = job.traits.image_guidance == ImageGuidance::WithReferences;
     if needs.negative {
-        let mut c = stage.model.condition(&stage.env, &prompt(&request.negative_prompt, zero, &inputs.references))?;
+        let mut c =
+            stage.model.condition(&stage.env, &prompt(&request.negative_prompt, zero, &inputs.references))?;
         c.concat = c.concat.or_else(|| with.clone());
         negative = Some(c);
     }
@@ -233,7 +261,8 @@ fn conditions(
             Some(c) if !by_references => Conditioning { concat: without.clone(), ..c.clone() },
             _ => {
                 let seen: &[HostTensor] = if by_references { &[] } else { &inputs.references };
-                let mut c = stage.model.condition(&stage.env, &prompt(&request.negative_prompt, zero, seen))?;
+                let mut c =
+                    stage.model.condition(&stage.env, &prompt(&request.negative_prompt, zero, seen))?;
                 c.concat = c.concat.or_else(|| without.clone());
                 c
             }
@@ -262,7 +291,12 @@ fn first_pass(
             log_info!(stage.report, "no new latents: {} of {count} are done", latents.len());
             break;
         }
-        log_info!(stage.report, "generating image {}/{count} with seed {}", index + 1, job.seed.wrapping_add(index as u64));
+        log_info!(
+            stage.report,
+            "generating image {}/{count} with seed {}",
+            index + 1,
+            job.seed.wrapping_add(index as u64)
+        );
         let mut rng = job.rng(stage.rng, index);
         let noise = noise_like(&inputs.start, &mut rng);
         let mut own = stage.sampler_rng.map(|kind| job.rng(kind, index));

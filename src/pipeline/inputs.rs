@@ -45,19 +45,25 @@ pub(super) fn prepare(
 ) -> Result<Inputs> {
     let traits = stage.model.traits().clone();
     let channels = stage.autoencoder.channels();
-    let picture = |image: &Option<crate::image::Image>, channels: Option<usize>| -> Result<Option<HostTensor>> {
-        let Some(image) = image else { return Ok(None) };
-        let tensor = to_tensor(image, Some(size))?;
-        channels.map_or(Ok(tensor.clone()), |n| with_channels(&tensor, n)).map(Some)
-    };
+    let picture =
+        |image: &Option<crate::image::Image>, channels: Option<usize>| -> Result<Option<HostTensor>> {
+            let Some(image) = image else { return Ok(None) };
+            let tensor = to_tensor(image, Some(size))?;
+            channels.map_or(Ok(tensor.clone()), |n| with_channels(&tensor, n)).map(Some)
+        };
     let init = picture(&request.init_image, Some(channels))?;
     let control = picture(&request.control_image, Some(3))?;
     let pixel_mask = match &request.mask_image {
         Some(image) => mask(image, size)?,
         None => HostTensor::full([size[0], size[1], 1, 1], 1.0),
     };
-    if traits.concat == Concat::MaskAndMasked && (request.init_image.is_none() || request.mask_image.is_none()) {
-        log_warn!(stage.report, "this inpainting model needs init_image and mask_image; without them all is painted");
+    if traits.concat == Concat::MaskAndMasked
+        && (request.init_image.is_none() || request.mask_image.is_none())
+    {
+        log_warn!(
+            stage.report,
+            "this inpainting model needs init_image and mask_image; without them all is painted"
+        );
     }
     let latent_size = [size[0] / stage.autoencoder.factor(), size[1] / stage.autoencoder.factor()];
     let mut small_mask = latent_mask(&pixel_mask, latent_size)?;
@@ -74,7 +80,15 @@ pub(super) fn prepare(
         let scaled = scaled_reference(reference, request.auto_resize_ref_image, size)?;
         reference_latents.push(coding.encode(stage.autoencoder, &stage.env, &scaled, rng)?);
     }
-    let concat = concat(stage, coding, traits.concat, (&init, &pixel_mask), (&start, &small_mask), &reference_latents, rng)?;
+    let concat = concat(
+        stage,
+        coding,
+        traits.concat,
+        (&init, &pixel_mask),
+        (&start, &small_mask),
+        &reference_latents,
+        rng,
+    )?;
     if traits.concat == Concat::MaskAndMasked {
         small_mask = dilate(&small_mask);
     }
@@ -82,7 +96,12 @@ pub(super) fn prepare(
 }
 
 /// Reference pictures; an empty one for a model that cannot do without.
-fn references(request: &ImageRequest, concat: Concat, channels: usize, size: [usize; 2]) -> Result<(Vec<HostTensor>, bool)> {
+fn references(
+    request: &ImageRequest,
+    concat: Concat,
+    channels: usize,
+    size: [usize; 2],
+) -> Result<(Vec<HostTensor>, bool)> {
     let given: Result<Vec<_>> =
         request.ref_images.iter().map(|image| with_channels(&to_tensor(image, None)?, channels)).collect();
     let given = given?;
@@ -101,7 +120,8 @@ fn scaled_reference(pixels: &HostTensor, auto: bool, size: [usize; 2]) -> Result
     let (w, h) = (pixels.dim(0), pixels.dim(1));
     let width = ((area * w / h.max(1)) as f64).sqrt();
     let height = width * h as f64 / w as f64;
-    let side = |s: f64| ((s / REFERENCE_MULTIPLE).round() * REFERENCE_MULTIPLE).max(REFERENCE_MULTIPLE) as usize;
+    let side =
+        |s: f64| ((s / REFERENCE_MULTIPLE).round() * REFERENCE_MULTIPLE).max(REFERENCE_MULTIPLE) as usize;
     resize(pixels, [side(width), side(height)], Resize::Nearest, false)
 }
 
@@ -120,7 +140,9 @@ fn concat(
         Concat::Nothing => Ok([None, None]),
         Concat::MaskAndMasked => {
             let masked = match init {
-                Some(pixels) => coding.encode(stage.autoencoder, &stage.env, &grey_out(pixels, pixel_mask), rng)?,
+                Some(pixels) => {
+                    coding.encode(stage.autoencoder, &stage.env, &grey_out(pixels, pixel_mask), rng)?
+                }
                 None => HostTensor::zeros(start.shape.clone()),
             };
             let nothing = HostTensor::zeros(masked.shape.clone());

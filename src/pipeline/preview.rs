@@ -21,7 +21,9 @@ impl Previewer<'_> {
     /// The frames of a preview; none where the mode is not possible with this model.
     pub(super) fn frames(&mut self, latent: &HostTensor, mode: PreviewMode) -> Result<Vec<Image>> {
         match mode {
-            PreviewMode::Projection => Ok(self.projection.map(|p| project(latent, p)).transpose()?.into_iter().collect()),
+            PreviewMode::Projection => {
+                Ok(self.projection.map(|p| project(latent, p)).transpose()?.into_iter().collect())
+            }
             PreviewMode::Tiny | PreviewMode::Vae => {
                 let pixels = self.coding.decode(self.coder, &self.env, latent)?;
                 Ok(vec![from_tensor(&pixels, 0)?])

@@ -24,7 +24,8 @@ pub struct Tiles {
 impl Tiles {
     /// Tiles for a latent of `latent` pixels; `factor` enlarges those of the request (encoders need more around).
     pub fn new(tiling: &Tiling, latent: [usize; 2], factor: f32) -> Self {
-        let overlap = if tiling.target_overlap.is_nan() { 0.0 } else { tiling.target_overlap.clamp(0.0, 0.5) };
+        let overlap =
+            if tiling.target_overlap.is_nan() { 0.0 } else { tiling.target_overlap.clamp(0.0, 0.5) };
         let side = |axis: usize| {
             let extent = i32::try_from(latent[axis]).unwrap_or(i32::MAX);
             let mut share = tiling.relative_size[axis];
@@ -150,7 +151,10 @@ pub fn process(
             let size = [axes[0].tile * in_scale, axes[1].tile * in_scale];
             let tile = work(&cut(input, [x * in_scale, y * in_scale], size))?;
             if tile.dim(0) != axes[0].tile * out_scale || tile.dim(1) != axes[1].tile * out_scale {
-                return Err(Error::shape("tiling", format!("a tile of {:?} came out of {size:?}", tile.shape)));
+                return Err(Error::shape(
+                    "tiling",
+                    format!("a tile of {:?} came out of {size:?}", tile.shape),
+                ));
             }
             if output.is_empty() {
                 let mut shape = tile.shape.clone();

@@ -1,0 +1,227 @@
+//! What a context owns and uses exclusively during a call: networks, device, buffers.
+#![forbid(unsafe_code)]
+
+use std::cell::Cell;
+use std::ffi::c_void;
+use std::time::Instant;
+
+use super::choice::{SampleMethod, Scheduler};
+use super::context::{Facts, Run};
+use super::open::open;
+use super::request::{ContextOptions, ImageRequest};
+use crate::cancel::CancelToken;
+use crate::error::{Error, Result};
+use crate::family::{Autoencoder, Loaded, Loading, Model};
+use crate::graph::{Device, EvalNode, Math, Type, Watch, devices};
+use crate::image::Image;
+use crate::layer::Env;
+use crate::log_info;
+use crate::pipeline::{Stage, generate_image};
+use crate::report::{Callbacks, EvalFn};
+use crate::sample::run::Sampler;
+use crate::weights::TypePolicy;
+
+/// Networks and devices of a context.
+pub(super) struct State {
+    options: ContextOptions,
+    device: Device,
+    math: Math,
+    model: Box<dyn Model>,
+    autoencoder: Box<dyn Autoencoder>,
+    preview: Option<Box<dyn Autoencoder>>,
+    sampler: Sampler,
+}
+
+impl State {
+    /// Opens the files, puts the networks together and finds out what only weights can tell.
+    pub(super) fn new(options: ContextOptions, report: &Callbacks) -> Result<(Self, Facts)> {
+        let opened = open(&options, report)?;
+        let wtype = options.wtype.and_then(|id| i32::try_from(id).ok()).and_then(Type::from_ggml);
+        let policy = TypePolicy::new(wtype, options.tensor_type_rules.as_deref())?;
+        let loading = Loading { index: &opened.index, policy: &policy, options: &options, report };
+        let Loaded { model, autoencoder, preview } = opened.family.build(&loading)?;
+        let device = choose_device(&options)?;
+        log_info!(report, "device: {} with {} threads", device.name(), device.threads());
+        let math = choose_math(&options, &device, report);
+        let mut state =
+            Self { options, device, math, model, autoencoder, preview, sampler: Sampler::default() };
+        state.prepare(report)?;
+        let facts = state.facts();
+        Ok((state, facts))
+    }
+
+    fn prepare(&mut self, report: &Callbacks) -> Result<()> {
+        let cancel = CancelToken::none();
+        let watch = CallWatch { cancel: &cancel, eval: report.eval.as_deref().map(Eval) };
+        let progress = LoadProgress::new(report);
+        let tell = |done, of| progress.tell(done, of);
+        let env = Env {
+            device: &self.device,
+            math: self.math,
+            circular: [false; 2],
+            mmap: self.options.enable_mmap,
+            watch: &watch,
+            cancel: &cancel,
+            load_progress: &tell,
+        };
+        self.model.settle(&env)?;
+        if self.options.eager_load {
+            for runner in self.model.runners() {
+                runner.load(&env)?;
+            }
+            let coders = std::iter::once(&mut self.autoencoder).chain(&mut self.preview);
+            for runner in coders.flat_map(|coder| coder.runners()) {
+                runner.load(&env)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn facts(&self) -> Facts {
+        let traits = self.model.traits();
+        Facts {
+            images: traits.images,
+            videos: traits.videos,
+            method: SampleMethod::ALL[traits.method as usize],
+            scheduler: Scheduler::ALL[traits.scheduler as usize],
+        }
+    }
+
+    /// Makes images.
+    pub(super) fn generate_image(&mut self, request: &ImageRequest, run: &Run<'_>) -> Result<Vec<Image>> {
+        if !self.model.traits().images {
+            return Err(Error::invalid("this model makes videos: call generate_video"));
+        }
+        run.cancel.check()?;
+        let report = run.callbacks;
+        let watch = CallWatch { cancel: &run.cancel, eval: report.eval.as_deref().map(Eval) };
+        let progress = LoadProgress::new(report);
+        let tell = |done, of| progress.tell(done, of);
+        let env = Env {
+            device: &self.device,
+            math: self.math,
+            circular: [request.circular_x, request.circular_y],
+            mmap: self.options.enable_mmap,
+            watch: &watch,
+            cancel: &run.cancel,
+            load_progress: &tell,
+        };
+        let mut stage = Stage {
+            model: self.model.as_mut(),
+            autoencoder: self.autoencoder.as_mut(),
+            preview: self.preview.as_mut(),
+            env,
+            report,
+            cancel: &run.cancel,
+            sampler: &mut self.sampler,
+            upscaler: &|_, _| Err(Error::invalid("upscaling networks are not available in this build")),
+            rng: self.options.rng,
+            sampler_rng: self.options.sampler_rng,
+        };
+        let result = generate_image(&mut stage, request);
+        self.free_graphs();
+        result
+    }
+
+    /// Frees the memory of intermediate values, also after an error.
+    fn free_graphs(&mut self) {
+        for runner in self.model.runners() {
+            runner.drop_graph();
+        }
+        let coders = std::iter::once(&mut self.autoencoder).chain(&mut self.preview);
+        for runner in coders.flat_map(|coder| coder.runners()) {
+            runner.drop_graph();
+        }
+    }
+}
+
+/// The device that `backend` names; without one a GPU where ggml found any, else the CPU.
+fn choose_device(options: &ContextOptions) -> Result<Device> {
+    let threads = options.n_threads;
+    match options.backend.as_deref().map(diffusion_device) {
+        Some(name) if !name.is_empty() => Device::open(name, threads),
+        _ => {
+            let gpu = devices().into_iter().map(|(name, _)| name).find(|name| {
+                ["CUDA", "Vulkan", "Metal", "SYCL", "ROCm"].iter().any(|kind| name.starts_with(kind))
+            });
+            gpu.map_or_else(|| Device::cpu(threads), |name| Device::open(&name, threads))
+        }
+    }
+}
+
+/// The device for the denoiser in `name` or `module=name,...`.
+fn diffusion_device(spec: &str) -> &str {
+    let mut chosen = "";
+    for part in spec.split(',').map(str::trim) {
+        match part.split_once('=') {
+            None => chosen = part,
+            Some(("diffusion" | "diffusion_model" | "*" | "all", name)) => chosen = name.trim(),
+            Some(_) => {}
+        }
+    }
+    chosen
+}
+
+/// Key of `model_args` that chooses the precision of CPU products.
+const CPU_MATH: &str = "cpu_math";
+
+fn choose_math(options: &ContextOptions, device: &Device, report: &Callbacks) -> Math {
+    let (pairs, _) = crate::sample::args::key_values(options.model_args.as_deref().unwrap_or_default());
+    let fast = match pairs.iter().rev().find(|(key, _)| *key == CPU_MATH).map(|(_, value)| *value) {
+        Some("fast") => true,
+        Some("accurate") | None => false,
+        Some(other) => {
+            crate::log_warn!(report, "model_args: {CPU_MATH} is {other:?}, expected accurate or fast");
+            false
+        }
+    };
+    Math { kernels: device.is_cpu(), fast, flash: options.flash_attn || options.diffusion_flash_attn }
+}
+
+/// Cancelling and the node callback of one call.
+struct CallWatch<'a> {
+    cancel: &'a CancelToken,
+    eval: Option<Eval<'a>>,
+}
+
+impl Watch for CallWatch<'_> {
+    fn cancelled(&self) -> bool {
+        self.cancel.stop()
+    }
+
+    fn eval(&self) -> Option<&dyn EvalNode> {
+        self.eval.as_ref().map(|eval| eval as &dyn EvalNode)
+    }
+}
+
+struct Eval<'a>(&'a EvalFn);
+
+impl EvalNode for Eval<'_> {
+    fn eval(&self, tensor: *mut c_void, ask: bool) -> bool {
+        (self.0)(tensor, ask)
+    }
+}
+
+/// Passes on the progress of loading, a few times a second.
+struct LoadProgress<'a> {
+    report: &'a Callbacks,
+    last: Cell<Option<Instant>>,
+}
+
+/// Least seconds between two reports; the last tensor is always reported.
+const LOAD_INTERVAL: f32 = 0.2;
+
+impl<'a> LoadProgress<'a> {
+    fn new(report: &'a Callbacks) -> Self {
+        Self { report, last: Cell::new(None) }
+    }
+
+    fn tell(&self, done: usize, of: usize) {
+        let seconds = self.last.get().map_or(0.0, |at| at.elapsed().as_secs_f32());
+        if done == of || self.last.get().is_none() || seconds >= LOAD_INTERVAL {
+            self.last.set(Some(Instant::now()));
+            let count = |n: usize| i32::try_from(n).unwrap_or(i32::MAX);
+            self.report.progress(count(done), count(of), seconds);
+        }
+    }
+}
