@@ -150,6 +150,14 @@ impl<'g> Tensor<'g> {
         })
     }
 
+    /// The value where it is positive, `slope` times the value elsewhere.
+    pub fn leaky_relu(self, slope: f32) -> Result<Self> {
+        let x = self.cont()?;
+        x.require("leaky_relu", x.ty() == Type::F32, || "wants f32".into())?;
+        // SAFETY: f32 and contiguous; not in place.
+        x.make(|ctx| unsafe { sys::ggml_leaky_relu(ctx, x.raw(), slope, false) })
+    }
+
     /// Softmax over axis 0 of `scale * self + mask`; `mask` is f32 or f16, repeated over heads and batches.
     pub fn softmax(self, mask: Option<Self>, scale: f32) -> Result<Self> {
         let x = self.cont()?;

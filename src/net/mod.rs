@@ -5,6 +5,10 @@
 #![forbid(unsafe_code)]
 
 pub mod clip;
+pub mod clip_vision;
+pub mod controlnet;
+pub mod esrgan;
+pub mod t5;
 pub mod tae;
 pub mod unet;
 mod unet_blocks;

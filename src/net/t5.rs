@@ -36,7 +36,8 @@ impl Block {
         let wide = dense.need_shape("wi_0.weight")?[1];
         let bias = own.shape("relative_attention_bias.weight");
         let heads = bias.map_or(inner / HEAD, |s| s[0]).max(1);
-        let bias = bias.map(|s| Embedding::load(&own.at("relative_attention_bias"), s[1], heads)).transpose()?;
+        let bias =
+            bias.map(|s| Embedding::load(&own.at("relative_attention_bias"), s[1], heads)).transpose()?;
         let linear = |scope: Scope<'_>, input, output| Linear::load_no_bias(&scope, input, output);
         let norm = |i: usize| RmsNorm::load(&scope.at(format!("layer.{i}.layer_norm")), "weight", width);
         Ok(Self {
@@ -184,9 +185,9 @@ impl T5Model {
         let mut inputs = vec![("ids", Input::I32(ids)), ("buckets", Input::I32(&buckets))];
         inputs.extend(mask.as_ref().map(|m| ("mask", Input::F32(m))));
         let t5 = &self.t5;
-        let outputs = self.runner.run(env, (), &inputs, |ctx, t| {
-            Ok(vec![t5.forward(ctx, t[0], t[1], t.get(2).copied())?])
-        })?;
+        let outputs = self
+            .runner
+            .run(env, (), &inputs, |ctx, t| Ok(vec![t5.forward(ctx, t[0], t[1], t.get(2).copied())?]))?;
         outputs.into_iter().next().ok_or_else(|| Error::Internal("T5 gave nothing".into()))
     }
 }

@@ -15,7 +15,7 @@ use crate::weights::{Index, Loader, Part, Scope, TypePolicy};
 /// Blocks are numbered below this.
 const MAX_BLOCKS: usize = 64;
 /// Longest period of the sinusoids of time.
-const MAX_PERIOD: f32 = 10000.0;
+pub(super) const MAX_PERIOD: f32 = 10000.0;
 
 /// What no shape tells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
