@@ -9,6 +9,7 @@ use std::io::Read;
 use std::sync::Arc;
 
 use stable_diffusion::HostTensor;
+use stable_diffusion::cancel::CancelToken;
 use stable_diffusion::files::ModelFile;
 use stable_diffusion::graph::{Device, Math, NoWatch, Type};
 use stable_diffusion::layer::Env;
@@ -76,6 +77,7 @@ fn with_env<R>(f: impl FnOnce(&Env<'_>) -> R) -> R {
         circular: [false; 2],
         mmap: false,
         watch: &NoWatch,
+        cancel: &CancelToken::default(),
         load_progress: &|_, _| {},
     })
 }

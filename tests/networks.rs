@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 use stable_diffusion::HostTensor;
+use stable_diffusion::cancel::CancelToken;
 use stable_diffusion::files::ModelFile;
 use stable_diffusion::graph::{Act, Device, Math, NoWatch};
 use stable_diffusion::layer::Env;
@@ -103,6 +104,7 @@ fn with_env<R>(f: impl FnOnce(&Env<'_>) -> R) -> R {
         circular: [false; 2],
         mmap: false,
         watch: &NoWatch,
+        cancel: &CancelToken::default(),
         load_progress: &|_, _| {},
     })
 }
@@ -117,7 +119,7 @@ fn unet_with_labels_and_residuals() {
     let (x, context, y) = (tensor("x", &[8, 6, 4]), tensor("context", &[20, 5]), tensor("y", &[24]));
     let shapes = [[8, 6, 32], [8, 6, 32], [4, 3, 32], [4, 3, 64], [4, 3, 64]];
     let control: Vec<_> = (0..5).map(|i| tensor(&format!("control.{i}"), &shapes[i])).collect();
-    let mut input = UnetInput {
+    let whole = UnetInput {
         x: &x,
         timesteps: &[321.5],
         context: &context,
@@ -126,18 +128,20 @@ fn unet_with_labels_and_residuals() {
         control: Some((&control, 0.7)),
     };
     with_env(|env| {
-        case.check(&[&unet.run(env, &input).unwrap()]);
+        case.check(&[&unet.run(env, &whole).unwrap()]);
         // The same latent given in two parts.
         let part = |r: std::ops::Range<usize>| HostTensor::new([8, 6, 2], x.data[r].to_vec()).unwrap();
         let (first, second) = (part(0..96), part(96..192));
-        (input.x, input.c_concat) = (&first, Some(&second));
-        case.check(&[&unet.run(env, &input).unwrap()]);
-        input.y = None;
-        assert!(unet.run(env, &input).unwrap_err().to_string().contains("labels"));
-        (input.y, input.c_concat) = (Some(&y), None);
-        assert!(unet.run(env, &input).unwrap_err().to_string().contains("channels"));
-        (input.x, input.control) = (&x, Some((&control[..3], 0.7)));
-        assert!(unet.run(env, &input).unwrap_err().to_string().contains("residuals"));
+        let parts = UnetInput { x: &first, c_concat: Some(&second), ..whole };
+        case.check(&[&unet.run(env, &parts).unwrap()]);
+        for (bad, word) in [
+            (UnetInput { y: None, ..whole }, "labels"),
+            (UnetInput { x: &first, ..whole }, "channels"),
+            (UnetInput { context: &y, ..whole }, "text"),
+            (UnetInput { control: Some((&control[..3], 0.7)), ..whole }, "residuals"),
+        ] {
+            assert!(unet.run(env, &bad).unwrap_err().to_string().contains(word));
+        }
     });
 }
 
