@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use ggml_sys as sys;
 
-use super::custom::NodeData;
+use super::custom::{NodeData, Shared};
 use super::storage::{Storage, Weight};
 use super::tensor::Tensor;
 use super::types::Type;
@@ -36,6 +36,10 @@ pub struct Graph {
     pub(super) storages: RefCell<Vec<Arc<Storage>>>,
     /// Parameters of custom nodes; boxed, since ggml keeps their addresses.
     pub(super) custom: RefCell<Vec<Box<NodeData>>>,
+    /// Barrier and scratch memory of custom nodes; boxed for the same reason.
+    pub(super) shared: Box<Shared>,
+    /// Threads that compute the graph.
+    pub(super) threads: usize,
     /// Node counts at which one segment ends and the next begins.
     pub(super) cuts: RefCell<Vec<(String, usize)>>,
     pub(super) made: Cell<usize>,
@@ -44,7 +48,7 @@ pub struct Graph {
 
 impl Graph {
     /// An empty graph with room for `capacity` tensors.
-    pub(super) fn new(math: Math, capacity: usize) -> Result<Self> {
+    pub(super) fn new(math: Math, threads: usize, capacity: usize) -> Result<Self> {
         let capacity = capacity.clamp(64, MAX_NODES);
         // SAFETY: constants of the library.
         let size = unsafe {
@@ -68,6 +72,8 @@ impl Graph {
             math,
             storages: RefCell::default(),
             custom: RefCell::default(),
+            shared: Box::default(),
+            threads,
             cuts: RefCell::default(),
             made: Cell::new(0),
             capacity,

@@ -5,6 +5,10 @@
 //! no input can reach an assertion of ggml; `ggml_sys::guard` is the net below. Shapes are in ggml order,
 //! fastest axis first. Weights live in [`Storage`], outside graphs.
 
+#[cfg(target_arch = "x86_64")]
+mod custom;
+#[cfg(not(target_arch = "x86_64"))]
+#[path = "custom_none.rs"]
 mod custom;
 mod device;
 mod graph;

@@ -99,6 +99,13 @@ impl<'g> Tensor<'g> {
         Ok(y)
     }
 
+    /// As [`Tensor::conv2d`] for a map with its channels fastest, `[C, W, H, N]`; only where [`Graph::has_kernels`].
+    ///
+    /// [`Graph::has_kernels`]: super::Graph::has_kernels
+    pub fn conv2d_last(self, weight: Self, bias: Option<Self>, conv: Conv2d) -> Result<Self> {
+        super::custom::conv2d_last(self, weight, bias, &conv)
+    }
+
     /// Softmax(q kᵀ scale + mask) v for every head.
     ///
     /// `self` is q `[D, Lq, heads, N]`, k `[D, Lk, kv heads, N]`, v `[D, Lk, kv heads, N]`, all f32 with contiguous
@@ -111,10 +118,11 @@ impl<'g> Tensor<'g> {
             && heads.is_multiple_of(kv_heads)
             && [self, k, v].iter().all(|t| t.ty() == Type::F32 && t.strides()[0] == 4);
         self.require("attention", fits, || format!("k {k:?}, v {v:?}"))?;
-        let mask = mask.map(|m| m.attention_mask(lk, lq, heads, batch)).transpose()?;
+        mask.map_or(Ok(()), |m| m.check_mask(lk, lq, heads, batch))?;
         if let Some(y) = super::custom::attention(self, k, v, mask, scale)? {
             return Ok(y);
         }
+        let mask = mask.map(|m| m.repeat([lk, lq, m.dim(2), m.dim(3)])?.cont()).transpose()?;
         if self.graph().math().flash && heads == kv_heads && d == dv {
             return self.flash_attention(k, v, mask, scale);
         }
@@ -138,16 +146,14 @@ impl<'g> Tensor<'g> {
         y.reshape([d * heads, lq, batch, 1])
     }
 
-    /// A mask spread over the queries, contiguous.
-    fn attention_mask(self, lk: usize, lq: usize, heads: usize, batch: usize) -> Result<Self> {
+    fn check_mask(self, lk: usize, lq: usize, heads: usize, batch: usize) -> Result<()> {
         let [mk, mq, mh, mb] = self.shape();
         let fits = mk == lk
             && (mq == lq || mq == 1)
             && heads.is_multiple_of(mh)
             && batch.is_multiple_of(mb)
             && self.ty() == Type::F32;
-        self.require("attention", fits, || format!("a mask for {lk} keys, {lq} queries"))?;
-        self.repeat([lk, lq, mh, mb])?.cont()
+        self.require("attention", fits, || format!("a mask for {lk} keys, {lq} queries"))
     }
 
     /// The input with the convolution's padding around it.

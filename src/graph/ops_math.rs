@@ -137,6 +137,9 @@ impl<'g> Tensor<'g> {
         }
         let x = self.cont()?;
         x.require("activation", x.ty() == Type::F32, || "wants f32".into())?;
+        if let Some(y) = super::custom::activate(x, act)? {
+            return Ok(y);
+        }
         // SAFETY: f32 and contiguous, as ggml's unary operations want.
         x.make(|ctx| unsafe {
             match act {
@@ -196,6 +199,57 @@ impl<'g> Tensor<'g> {
         let x = self.rows_contiguous()?;
         // SAFETY: f32 with contiguous rows.
         x.make(|ctx| unsafe { sys::ggml_l2_norm(ctx, x.raw(), eps) })
+    }
+
+    /// Layer norm (or RMS norm) of rows, times `weight`, plus `bias`.
+    pub fn affine_norm(
+        self,
+        layer: bool,
+        weight: Option<Self>,
+        bias: Option<Self>,
+        eps: f32,
+    ) -> Result<Self> {
+        self.require("norm", self.ty() == Type::F32, || "wants f32".into())?;
+        if let Some(y) = super::custom::norm(self, layer, (weight, bias), eps)? {
+            return Ok(y);
+        }
+        let mut y = if layer { self.norm(eps)? } else { self.rms_norm(eps)? };
+        if let Some(weight) = weight {
+            y = y.mul(weight)?;
+        }
+        bias.map_or(Ok(y), |b| y.add(b))
+    }
+
+    /// Gated unit: of the halves of each row, the value times the activated gate. The gate is the second half, or
+    /// the first where `gate_first` says so.
+    pub fn glu(self, act: Act, gate_first: bool) -> Result<Self> {
+        let fits = self.ty() == Type::F32 && self.dim(0).is_multiple_of(2);
+        self.require("glu", fits, || "wants f32 rows of two halves".into())?;
+        if let Some(y) = super::custom::glu(self, act, gate_first)? {
+            return Ok(y);
+        }
+        let halves = self.chunks(0, 2)?;
+        let (value, gate) = if gate_first { (halves[1], halves[0]) } else { (halves[0], halves[1]) };
+        value.cont()?.mul(gate.cont()?.act(act)?)
+    }
+
+    /// As [`Tensor::group_norm`] with scale, shift and activation, for a map with its channels fastest,
+    /// `[C, W, H, N]`; only where [`Graph::has_kernels`](super::Graph::has_kernels).
+    pub fn group_norm_last(
+        self,
+        weight: Self,
+        bias: Self,
+        groups: usize,
+        eps: f32,
+        act: Act,
+    ) -> Result<Self> {
+        super::custom::group_norm_last(self, weight, bias, (groups, eps, act))
+    }
+
+    /// Each pixel of a map `[C, W, H, N]` becomes `factor` x `factor` equal ones; only where
+    /// [`Graph::has_kernels`](super::Graph::has_kernels).
+    pub fn upsample_last(self, factor: usize) -> Result<Self> {
+        super::custom::upsample_last(self, factor)
     }
 
     /// `[W, H, C, N]`: each of `groups` groups of channels to mean 0 and deviation 1.

@@ -93,8 +93,10 @@ impl Program {
         inputs: &[(&str, Input<'_>)],
         describe: impl for<'g> FnOnce(&'g Graph, &[Tensor<'g>]) -> Result<Vec<Tensor<'g>>>,
     ) -> Result<Self> {
-        let graph = Graph::new(math, capacity)?;
+        let math = Math { kernels: math.kernels && device.is_cpu(), ..math };
+        let graph = Graph::new(math, device.threads(), capacity)?;
         let (ins, outs) = guarded(|| record(&graph, inputs, describe))??;
+        graph.shared.allocate()?;
         let memory = Memory::new(device, graph.nodes)?;
         let generations = graph.storages.borrow().iter().map(|s| s.generation()).collect();
         let mut program = Self { graph, inputs: ins, outputs: outs, memory, generations };
@@ -224,7 +226,11 @@ impl Program {
             // SAFETY: live CPU backend.
             unsafe { sys::ggml_backend_cpu_set_abort_callback(device.raw(), None, std::ptr::null_mut()) };
         }
-        match status?? {
+        let status = status??;
+        if self.graph.shared.take_failure() {
+            return Err(Error::Internal("a kernel had too little scratch memory".into()));
+        }
+        match status {
             sys::GGML_STATUS_SUCCESS if watch.cancelled() => Err(Error::Cancelled),
             sys::GGML_STATUS_SUCCESS => Ok(()),
             sys::GGML_STATUS_ABORTED => Err(Error::Cancelled),

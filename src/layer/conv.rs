@@ -60,10 +60,6 @@ impl Conv2d {
 
     /// Applies the convolution.
     pub fn forward<'g>(&self, ctx: &Ctx<'g>, x: Map<'g>) -> Result<Map<'g>> {
-        Ok(Map::from_planes(self.planes(ctx, x.planes()?)?))
-    }
-
-    fn planes<'g>(&self, ctx: &Ctx<'g>, x: Tensor<'g>) -> Result<Tensor<'g>> {
         let geometry = Geometry { circular: ctx.circular, ..self.geometry };
         let bias = self.bias.as_ref().map(|b| ctx.weight(b));
         let mut y = if self.range == 1.0 {
@@ -73,26 +69,21 @@ impl Conv2d {
                 .scale(1.0 / self.range)?
                 .conv2d(ctx.weight(&self.weight), None, geometry)?
                 .scale(self.range)?;
-            bias.map_or(Ok(y), |b| y.add(b.reshape([1, 1, b.count(), 1])?))?
+            bias.map_or(Ok(y), |b| y.add_channels(b))?
         };
         for delta in ctx.deltas(&self.weight) {
-            let change = self.delta(ctx, x, delta, geometry)?.scale(delta.scale)?;
-            y = add_rows(y, change, delta, 2)?;
+            let change = self.delta(ctx, x, delta, geometry)?;
+            let axis = y.channel_axis();
+            y = y.with(add_rows(y.tensor(), change.scale(delta.scale)?, delta, axis)?);
         }
         Ok(y)
     }
 
     /// D applied to `x`.
-    fn delta<'g>(
-        &self,
-        ctx: &Ctx<'g>,
-        x: Tensor<'g>,
-        delta: &Delta,
-        geometry: Geometry,
-    ) -> Result<Tensor<'g>> {
+    fn delta<'g>(&self, ctx: &Ctx<'g>, x: Map<'g>, delta: &Delta, geometry: Geometry) -> Result<Tensor<'g>> {
         let [kw, kh, input, _] = self.weight.shape();
         let point = Geometry::default();
-        match &delta.kind {
+        let map = match &delta.kind {
             DeltaKind::LowRank { down, mid, up } => {
                 let (up, down) = (ctx.weight(up), ctx.weight(down));
                 let up = up.reshape([1, 1, up.count() / delta.rows, delta.rows])?;
@@ -105,12 +96,18 @@ impl Conv2d {
                 if let Some(mid) = mid {
                     h = h.conv2d(ctx.weight(mid).reshape([kw, kh, rank, rank])?, None, geometry)?;
                 }
-                h.conv2d(up, None, point)
+                h.conv2d(up, None, point)?
             }
             DeltaKind::Dense(values) => {
-                x.conv2d(ctx.weight(values).reshape([kw, kh, input, delta.rows])?, None, geometry)
+                x.conv2d(ctx.weight(values).reshape([kw, kh, input, delta.rows])?, None, geometry)?
             }
-            DeltaKind::Bias(values) => ctx.weight(values).reshape([1, 1, delta.rows, 1]),
-        }
+            DeltaKind::Bias(values) => {
+                let values = ctx.weight(values);
+                let mut shape = [1; 4];
+                shape[x.channel_axis()] = delta.rows;
+                return values.reshape(shape);
+            }
+        };
+        Ok(map.tensor())
     }
 }

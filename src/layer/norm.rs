@@ -38,11 +38,7 @@ impl GroupNorm {
 
     /// Normalises, then scales and shifts each channel, then applies `act`.
     pub fn forward<'g>(&self, ctx: &Ctx<'g>, x: Map<'g>, act: Act) -> Result<Map<'g>> {
-        let c = x.channels();
-        let y = x.planes()?.group_norm(self.groups, self.eps)?;
-        let y = y.mul(ctx.weight(&self.weight).reshape([1, 1, c, 1])?)?;
-        let y = y.add(ctx.weight(&self.bias).reshape([1, 1, c, 1])?)?;
-        Ok(Map::from_planes(y.act(act)?))
+        x.group_norm(ctx.weight(&self.weight), ctx.weight(&self.bias), self.groups, self.eps, act)
     }
 }
 
@@ -75,14 +71,8 @@ impl LayerNorm {
 
     /// `[width, ...]` normalised.
     pub fn forward<'g>(&self, ctx: &Ctx<'g>, x: Tensor<'g>) -> Result<Tensor<'g>> {
-        let mut y = x.norm(self.eps)?;
-        if let Some(weight) = &self.weight {
-            y = y.mul(ctx.weight(weight))?;
-        }
-        if let Some(bias) = &self.bias {
-            y = y.add(ctx.weight(bias))?;
-        }
-        Ok(y)
+        let [weight, bias] = [&self.weight, &self.bias].map(|w| w.as_ref().map(|w| ctx.weight(w)));
+        x.affine_norm(true, weight, bias, self.eps)
     }
 }
 
@@ -107,6 +97,6 @@ impl RmsNorm {
 
     /// `[width, ...]` normalised.
     pub fn forward<'g>(&self, ctx: &Ctx<'g>, x: Tensor<'g>) -> Result<Tensor<'g>> {
-        x.rms_norm(self.eps)?.mul(ctx.weight(&self.weight))
+        x.affine_norm(false, Some(ctx.weight(&self.weight)), None, self.eps)
     }
 }

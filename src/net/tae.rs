@@ -158,7 +158,7 @@ impl TaeHalf {
 
     /// Pixels `[W, H, 3, N]`, 0 to 1, to a latent `[W / 8, H / 8, Z, N]`.
     pub fn encode<'g>(&self, ctx: &Ctx<'g>, x: Tensor<'g>) -> Result<Tensor<'g>> {
-        let h = self.layers.iter().try_fold(Map::from_planes(x), |h, layer| layer.forward(ctx, h))?;
+        let h = self.layers.iter().try_fold(Map::from_planes(x)?, |h, layer| layer.forward(ctx, h))?;
         let z = h.planes()?;
         if self.pack == 1 { Ok(z) } else { pack(z, self.pack) }
     }
@@ -168,7 +168,7 @@ impl TaeHalf {
         let z = if self.pack == 1 { z } else { unpack(z, self.pack)? };
         // Values beyond 3 are pressed together.
         let z = z.scale(1.0 / 3.0)?.tanh()?.scale(3.0)?;
-        let h = self.layers.iter().try_fold(Map::from_planes(z), |h, layer| layer.forward(ctx, h))?;
+        let h = self.layers.iter().try_fold(Map::from_planes(z)?, |h, layer| layer.forward(ctx, h))?;
         h.planes()
     }
 }

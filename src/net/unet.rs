@@ -114,19 +114,19 @@ impl Trunk {
         given: Conditions<'g>,
         add: Option<Map<'g>>,
     ) -> Result<(Vec<Map<'g>>, Map<'g>)> {
-        let mut h = Map::from_planes(x);
+        let mut h = Map::from_planes(x)?;
         let mut results = Vec::with_capacity(self.inputs.len());
         for (i, block) in &self.inputs {
             h = block.forward(ctx, h, given)?;
             if let (0, Some(add)) = (*i, add) {
                 h = h.add(add)?;
             }
-            ctx.graph.cut(&format!("input_blocks.{i}"), h.planes()?);
+            ctx.graph.cut(&format!("input_blocks.{i}"), h.tensor());
             results.push(h);
         }
         if let Some(middle) = &self.middle {
             h = middle.forward(ctx, h, given)?;
-            ctx.graph.cut("middle_block", h.planes()?);
+            ctx.graph.cut("middle_block", h.tensor());
         }
         Ok((results, h))
     }
@@ -240,7 +240,7 @@ impl Unet {
                 h = h.concat(skip)?;
             }
             h = block.forward(ctx, h, given)?;
-            ctx.graph.cut(&format!("output_blocks.{i}"), h.planes()?);
+            ctx.graph.cut(&format!("output_blocks.{i}"), h.tensor());
         }
         self.out.forward(ctx, self.norm.forward(ctx, h, Act::Silu)?)?.planes()
     }
@@ -326,7 +326,7 @@ impl UnetModel {
                 let [w, h, c, _] = more.shape();
                 x = x.concat(more.repeat([w, h, c, x.dim(3)])?, 2)?;
             }
-            let maps: Vec<_> = rest.map(Map::from_planes).collect();
+            let maps: Vec<_> = rest.map(Map::from_planes).collect::<Result<_>>()?;
             let control = (!maps.is_empty()).then_some((maps.as_slice(), strength));
             Ok(vec![unet.forward(ctx, x, t[1], t[2], y, control)?])
         })?;

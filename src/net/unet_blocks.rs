@@ -152,8 +152,7 @@ impl Layer {
         let source = if self.own.k.input() == self.own.q.input() { h } else { context };
         let x = x.add(self.own.forward(ctx, h, source)?)?;
         let x = x.add(self.cross.forward(ctx, self.norms[1].forward(ctx, x)?, context)?)?;
-        let halves = self.gate.forward(ctx, self.norms[2].forward(ctx, x)?)?.chunks(0, 2)?;
-        let h = halves[0].mul(halves[1].act(Act::Gelu)?)?;
+        let h = self.gate.forward(ctx, self.norms[2].forward(ctx, x)?)?.glu(Act::Gelu, false)?;
         x.add(self.down.forward(ctx, h)?)
     }
 }

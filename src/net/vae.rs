@@ -217,13 +217,13 @@ impl VaeEncoder {
     /// `[W, H, 3, N]` to the moments `[W / f, H / f, 2 Z, N]`: means, then log variances. When packed, the means
     /// alone.
     pub fn forward<'g>(&self, ctx: &Ctx<'g>, x: Tensor<'g>) -> Result<Tensor<'g>> {
-        let mut h = self.conv_in.forward(ctx, Map::from_planes(x))?;
+        let mut h = self.conv_in.forward(ctx, Map::from_planes(x)?)?;
         for (i, level) in self.levels.iter().enumerate() {
             h = level.forward(ctx, h)?;
             if let Some(conv) = &level.resize {
                 h = conv.forward(ctx, h)?;
             }
-            ctx.graph.cut(&format!("encoder.down.{i}"), h.planes()?);
+            ctx.graph.cut(&format!("encoder.down.{i}"), h.tensor());
         }
         h = self.middle.forward(ctx, h)?;
         h = self.conv_out.forward(ctx, self.norm.forward(ctx, h, Act::Silu)?)?;
@@ -289,18 +289,18 @@ impl VaeDecoder {
     /// `[W, H, Z, N]` to `[W f, H f, 3, N]`, about -1 to 1, not clamped.
     pub fn forward<'g>(&self, ctx: &Ctx<'g>, z: Tensor<'g>) -> Result<Tensor<'g>> {
         let z = if self.pack == 1 { z } else { unpack(z, self.pack)? };
-        let mut h = Map::from_planes(z);
+        let mut h = Map::from_planes(z)?;
         if let Some(quant) = &self.quant {
             h = quant.forward(ctx, h)?;
         }
         h = self.middle.forward(ctx, self.conv_in.forward(ctx, h)?)?;
-        ctx.graph.cut("decoder.mid", h.planes()?);
+        ctx.graph.cut("decoder.mid", h.tensor());
         for (i, level) in self.levels.iter().enumerate() {
             h = level.forward(ctx, h)?;
             if let Some(conv) = &level.resize {
                 h = conv.forward(ctx, h.upsample(2)?)?;
             }
-            ctx.graph.cut(&format!("decoder.up.{}", self.levels.len() - 1 - i), h.planes()?);
+            ctx.graph.cut(&format!("decoder.up.{}", self.levels.len() - 1 - i), h.tensor());
         }
         self.conv_out.forward(ctx, self.norm.forward(ctx, h, Act::Silu)?)?.planes()
     }
