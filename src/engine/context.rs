@@ -2,15 +2,14 @@
 #![forbid(unsafe_code)]
 
 use super::choice::{SampleMethod, Scheduler};
+use super::exclusive::Exclusive;
 use super::request::{ContextOptions, ImageRequest, VideoRequest};
 use super::state::State;
 use crate::cancel::{CancelFlag, CancelMode, CancelToken};
 use crate::error::{Error, Result};
 use crate::image::Image;
 use crate::report::Callbacks;
-use parking_lot::Mutex;
 use std::sync::Arc;
-use std::thread::ThreadId;
 
 /// What one call brings along besides its request.
 pub struct Run<'a> {
@@ -78,16 +77,14 @@ impl Facts {
 pub struct Context {
     facts: Facts,
     cancel: Arc<CancelFlag>,
-    state: Mutex<State>,
-    /// Thread that holds `state`, so that a callback calling back gets an error and not a deadlock.
-    running: Mutex<Option<ThreadId>>,
+    state: Exclusive<State>,
 }
 
 impl Context {
     /// Finds out what the files are and prepares to use them.
     pub fn new(options: ContextOptions, callbacks: &Callbacks) -> Result<Self> {
         let (state, facts) = State::new(options, callbacks)?;
-        Ok(Self { facts, cancel: Arc::default(), state: Mutex::new(state), running: Mutex::new(None) })
+        Ok(Self { facts, cancel: Arc::default(), state: Exclusive::new(state) })
     }
 
     /// What is known about the model; never waits.
@@ -108,49 +105,21 @@ impl Context {
     /// Makes images: `batch_count` of them, or fewer after [`CancelMode::NewLatents`].
     pub fn generate_image(&self, request: &ImageRequest, run: &Run<'_>) -> Result<Vec<Image>> {
         request.validate()?;
-        self.exclusively(|state| state.generate_image(request, run))
+        self.state.run(|state| {
+            // It may have been cancelled while it waited.
+            run.cancel.check()?;
+            state.generate_image(request, run)
+        })
     }
 
     /// Makes a video.
     pub fn generate_video(&self, request: &VideoRequest, _run: &Run<'_>) -> Result<Video> {
         request.validate()?;
-        self.exclusively(|_state| Err(Error::invalid("generating videos is not available in this build")))
+        self.state.run(|_state| Err(Error::invalid("generating videos is not available in this build")))
     }
 
-    /// Waits until no call uses the context, unless the caller is that call itself (in a callback).
+    /// Waits until every call that has entered has left, unless the caller is inside one (in a callback).
     pub fn wait_idle(&self) {
-        if !self.running_here() {
-            drop(self.state.lock());
-        }
-    }
-
-    /// Whether the present thread is inside a call on this context.
-    pub fn running_here(&self) -> bool {
-        *self.running.lock() == Some(std::thread::current().id())
-    }
-
-    fn exclusively<T>(&self, call: impl FnOnce(&mut State) -> Result<T>) -> Result<T> {
-        if self.running_here() {
-            return Err(Error::invalid("a callback called its own context again while that is generating"));
-        }
-        let mut state = self.state.lock();
-        let _mark = Mark::set(&self.running);
-        call(&mut state)
-    }
-}
-
-/// Marks the present thread as the running one, also when the call panics.
-struct Mark<'a>(&'a Mutex<Option<ThreadId>>);
-
-impl<'a> Mark<'a> {
-    fn set(running: &'a Mutex<Option<ThreadId>>) -> Self {
-        *running.lock() = Some(std::thread::current().id());
-        Self(running)
-    }
-}
-
-impl Drop for Mark<'_> {
-    fn drop(&mut self) {
-        *self.0.lock() = None;
+        self.state.wait_idle();
     }
 }

@@ -4,6 +4,7 @@
 pub mod choice;
 mod context;
 mod convert;
+mod exclusive;
 mod open;
 pub mod request;
 mod state;
