@@ -40,6 +40,7 @@ impl State {
         let policy = TypePolicy::new(wtype, options.tensor_type_rules.as_deref())?;
         let loading = Loading { index: &opened.index, policy: &policy, options: &options, report };
         let Loaded { model, autoencoder, preview } = opened.family.build(&loading)?;
+        warn_of_model_args(&options, opened.family.model_args(), report);
         let device = choose_device(&options)?;
         log_info!(report, "device: {} with {} threads", device.name(), device.threads());
         let math = choose_math(&options, &device, report);
@@ -164,6 +165,18 @@ fn diffusion_device(spec: &str) -> &str {
 
 /// Key of `model_args` that chooses the precision of CPU products.
 const CPU_MATH: &str = "cpu_math";
+
+/// Says which keys of `model_args` mean nothing here.
+fn warn_of_model_args(options: &ContextOptions, known: &[&str], report: &Callbacks) {
+    let text = options.model_args.as_deref().unwrap_or_default();
+    let (pairs, malformed) = crate::sample::args::key_values(text);
+    for (key, _) in pairs.iter().filter(|(key, _)| *key != CPU_MATH && !known.contains(key)) {
+        crate::log_warn!(report, "model_args: {key} means nothing to this model");
+    }
+    for token in malformed {
+        crate::log_warn!(report, "{}", token.replace("extra_sample_args", "model_args"));
+    }
+}
 
 fn choose_math(options: &ContextOptions, device: &Device, report: &Callbacks) -> Math {
     let (pairs, _) = crate::sample::args::key_values(options.model_args.as_deref().unwrap_or_default());

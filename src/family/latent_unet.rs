@@ -4,9 +4,9 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use super::coders::{self, Scaling};
 use super::{
-    Autoencoder, Concat, Conditioning, ImageGuidance, Loaded, Loading, Model, Projection, Prompt,
-    Surroundings, Traits,
+    Concat, Conditioning, ImageGuidance, Loaded, Loading, Model, Projection, Prompt, Surroundings, Traits,
 };
 use crate::error::{Error, Result};
 use crate::files::ModelFile;
@@ -14,13 +14,11 @@ use crate::graph::Act;
 use crate::layer::{Env, Runner, timestep_embedding};
 use crate::log_warn;
 use crate::net::clip::{ClipConfig, ClipInput, ClipModel, ClipOutput};
-use crate::net::tae::{TaeConfig, TaeModel};
 use crate::net::unet::{Heads, UnetConfig, UnetInput, UnetModel};
-use crate::net::vae::{VaeConfig, VaeModel};
 use crate::sample::cache::NetworkKind;
 use crate::sample::prediction::NoiseTable;
 use crate::sample::run::Evaluation;
-use crate::sample::{AysLevels, Denoiser, Method, Prediction, Rng, Scheduler};
+use crate::sample::{AysLevels, Denoiser, Method, Prediction, Scheduler};
 use crate::tensor::HostTensor;
 use crate::text::clip::{CHUNK, encode, end_position, zero_padded};
 use crate::text::{CustomWords, apply_weights};
@@ -72,6 +70,9 @@ pub(super) enum Guess {
     /// By a trial run: the sign of the result for pure signal.
     Trial,
 }
+
+/// Channels of the latents, where no UNet tells them.
+const LATENT_CHANNELS: usize = 4;
 
 /// Names under which files hold the first text encoder's token table.
 const TOKEN_TABLES: &[&str] = &[
@@ -133,7 +134,10 @@ pub(super) fn build(loading: &Loading<'_>, recipe: &'static Recipe) -> Result<Lo
             ClipModel::load(index, policy, e.prefix, &config, "text encoder", fields).map_err(&mut keep).ok()
         })
         .collect();
-    let autoencoder = autoencoder(loading, recipe, unet.as_ref()).map_err(&mut keep).ok();
+    let mean_only = unet.as_ref().is_some_and(|u| concat_of(u) == Concat::Reference);
+    let channels = unet.as_ref().map_or(LATENT_CHANNELS, |u| u.unet().output_channels());
+    let scaling = Scaling { scale: recipe.scale, shift: 0.0, mean_only };
+    let autoencoder = coders::load(loading, scaling, channels).map_err(&mut keep).ok();
     let (Some(unet), Some((autoencoder, preview)), true) =
         (unet, autoencoder, encoders.len() == recipe.encoders.len())
     else {
@@ -145,32 +149,6 @@ pub(super) fn build(loading: &Loading<'_>, recipe: &'static Recipe) -> Result<Lo
     let model = LatentUnet { traits, recipe, unet, encoders, custom, trial };
     Ok(Loaded { model: Box::new(model), autoencoder, preview })
 }
-
-type Coders = (Box<dyn Autoencoder>, Option<Box<dyn Autoencoder>>);
-
-/// The autoencoder and that of previews. A tiny one takes the place of both unless it is for previews only.
-fn autoencoder(loading: &Loading<'_>, recipe: &Recipe, unet: Option<&UnetModel>) -> Result<Coders> {
-    let (index, policy) = (loading.index, loading.policy);
-    let tiny = index
-        .has_prefix("tae.decoder.")
-        .then(|| TaeModel::load(index, policy, "tae", &TaeConfig::default(), "taesd_path"))
-        .transpose()?;
-    let preview_only = loading.options.tae_preview_only;
-    match tiny {
-        Some(tiny) if !preview_only => Ok((Box::new(TinyCoder { net: tiny }), None)),
-        tiny => {
-            let range = if loading.options.force_sdxl_vae_conv_scale { VAE_RANGE } else { 1.0 };
-            let config = VaeConfig { range, ..VaeConfig::default() };
-            let net = VaeModel::load(index, policy, "first_stage_model", &config, "model_path or vae_path")?;
-            let mean_only = unet.is_some_and(|u| concat_of(u) == Concat::Reference);
-            let coder = KlCoder { net, scale: recipe.scale, mean_only };
-            Ok((Box::new(coder), tiny.map(|net| Box::new(TinyCoder { net }) as Box<dyn Autoencoder>)))
-        }
-    }
-}
-
-/// Divides what goes into the VAE's convolutions, for half-precision devices (`force_sdxl_vae_conv_scale`).
-const VAE_RANGE: f32 = 32.0;
 
 /// What lies beside the noisy latent: told by the channels of the first convolution.
 fn concat_of(unet: &UnetModel) -> Concat {
@@ -413,102 +391,5 @@ impl Model for LatentUnet {
         let mut runners: Vec<_> = self.encoders.iter_mut().map(ClipModel::runner).collect();
         runners.push(self.unet.runner());
         runners
-    }
-}
-
-/// The KL autoencoder with its scale.
-struct KlCoder {
-    net: VaeModel,
-    scale: f32,
-    /// Editing models take the mean of the encoder's distribution, unscaled.
-    mean_only: bool,
-}
-
-impl Autoencoder for KlCoder {
-    fn factor(&self) -> usize {
-        8
-    }
-
-    fn encode(&mut self, env: &Env<'_>, pixels: &HostTensor) -> Result<HostTensor> {
-        let mut input = pixels.clone();
-        input.data.iter_mut().for_each(|v| *v = *v * 2.0 - 1.0);
-        self.net.encode(env, &input)
-    }
-
-    fn to_latent(&self, encoded: HostTensor, rng: &mut Rng) -> Result<HostTensor> {
-        let mean = draw(encoded, if self.mean_only { None } else { Some(rng) })?;
-        if self.mean_only {
-            return Ok(mean);
-        }
-        Ok(scaled(mean, self.scale))
-    }
-
-    fn from_latent(&self, latent: &HostTensor) -> Result<HostTensor> {
-        Ok(scaled(latent.clone(), 1.0 / self.scale))
-    }
-
-    fn decode(&mut self, env: &Env<'_>, latent: &HostTensor) -> Result<HostTensor> {
-        let mut pixels = self.net.decode(env, latent)?;
-        pixels.data.iter_mut().for_each(|v| *v = (*v + 1.0) * 0.5);
-        Ok(pixels)
-    }
-
-    fn runners(&mut self) -> Vec<&mut Runner> {
-        self.net.runners().collect()
-    }
-}
-
-/// A sample of the distribution whose moments (mean, then log variance along the channels) are given, or its mean.
-fn draw(moments: HostTensor, rng: Option<&mut Rng>) -> Result<HostTensor> {
-    let [w, h, c, n] = [0, 1, 2, 3].map(|axis| moments.dim(axis));
-    if n != 1 || c % 2 != 0 {
-        return Err(Error::shape("moments", format!("{:?}, expected [w, h, 2 c, 1]", moments.shape)));
-    }
-    let half = w * h * c / 2;
-    let (mean, log_variance) = moments.data.split_at(half);
-    let mut out = HostTensor::new([w, h, c / 2, 1], mean.to_vec())?;
-    if let Some(rng) = rng {
-        let mut noise = vec![0.0; half];
-        rng.normal(&mut noise);
-        for ((value, variance), noise) in out.data.iter_mut().zip(log_variance).zip(noise) {
-            *value += (0.5 * variance.clamp(-30.0, 20.0)).exp() * noise;
-        }
-    }
-    Ok(out)
-}
-
-fn scaled(mut latent: HostTensor, factor: f32) -> HostTensor {
-    latent.data.iter_mut().for_each(|v| *v *= factor);
-    latent
-}
-
-/// The tiny autoencoder, which works on latents as denoisers see them.
-struct TinyCoder {
-    net: TaeModel,
-}
-
-impl Autoencoder for TinyCoder {
-    fn factor(&self) -> usize {
-        8
-    }
-
-    fn encode(&mut self, env: &Env<'_>, pixels: &HostTensor) -> Result<HostTensor> {
-        self.net.encode(env, pixels)
-    }
-
-    fn to_latent(&self, encoded: HostTensor, _rng: &mut Rng) -> Result<HostTensor> {
-        Ok(encoded)
-    }
-
-    fn from_latent(&self, latent: &HostTensor) -> Result<HostTensor> {
-        Ok(latent.clone())
-    }
-
-    fn decode(&mut self, env: &Env<'_>, latent: &HostTensor) -> Result<HostTensor> {
-        self.net.decode(env, latent)
-    }
-
-    fn runners(&mut self) -> Vec<&mut Runner> {
-        self.net.runners().collect()
     }
 }

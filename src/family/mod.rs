@@ -5,10 +5,15 @@
 //! share.
 #![forbid(unsafe_code)]
 
+mod chroma;
+mod coders;
+mod encoders;
+mod flux;
 mod latent_unet;
 pub mod names;
 mod sd1;
 mod sd2;
+mod sd3;
 mod sdxl;
 
 use std::sync::Arc;
@@ -25,7 +30,8 @@ use crate::weights::names::Dialect;
 use crate::weights::{Index, TypePolicy};
 
 /// All families. The order does not matter: ranks decide, and no two may tie.
-pub const REGISTRY: &[&dyn Family] = &[&sd1::Sd1, &sd2::Sd2, &sdxl::Sdxl];
+pub const REGISTRY: &[&dyn Family] =
+    &[&sd1::Sd1, &sd2::Sd2, &sdxl::Sdxl, &sd3::Sd3, &flux::Flux, &chroma::Chroma];
 
 /// What is known about a kind of model.
 pub trait Family: Sync {
@@ -41,6 +47,11 @@ pub trait Family: Sync {
     /// Whether separate CLIP files keep the names of whole checkpoints.
     fn is_unet(&self) -> bool {
         false
+    }
+
+    /// Keys of `model_args` that it understands.
+    fn model_args(&self) -> &'static [&'static str] {
+        &[]
     }
 
     /// Puts the networks together; their weights are not read yet.
@@ -79,6 +90,24 @@ pub enum Concat {
     MaskAndMasked,
     /// The latent of the first reference picture.
     Reference,
+    /// The latent of the control picture.
+    Control,
+    /// The latent of the picture without the masked part, then the mask, its pixels folded into channels.
+    MaskedAndPixelMask,
+    /// The masked latent of the picture, the mask, the latent of the control picture.
+    MaskedMaskControl,
+}
+
+impl Concat {
+    /// Whether the model paints a masked part.
+    pub fn inpaints(self) -> bool {
+        matches!(self, Self::MaskAndMasked | Self::MaskedAndPixelMask | Self::MaskedMaskControl)
+    }
+
+    /// Whether the latent of the control picture is a part of it.
+    pub fn wants_control(self) -> bool {
+        matches!(self, Self::Control | Self::MaskedMaskControl)
+    }
 }
 
 /// When guidance by a picture is possible.
@@ -178,6 +207,8 @@ pub struct Surroundings<'a> {
     pub distilled_guidance: f32,
     /// Picture `[W, H, 3]` for the control net, and its strength.
     pub control: Option<(&'a HostTensor, f32)>,
+    /// Vectors of a person's identity `[C, L]`, and their strength.
+    pub identity: Option<(&'a HostTensor, f32)>,
 }
 
 /// What a loaded family does.
@@ -231,6 +262,13 @@ pub trait Autoencoder: Send {
 
     /// Networks, for loading and freeing.
     fn runners(&mut self) -> Vec<&mut Runner>;
+}
+
+/// Exchanges `out` for the only result of a network, whose memory is used again.
+fn take_output(outputs: &mut [HostTensor], out: &mut HostTensor) -> Result<()> {
+    let result = outputs.first_mut().ok_or_else(|| Error::Internal("the network gave nothing".into()))?;
+    std::mem::swap(out, result);
+    Ok(())
 }
 
 /// The family whose rank is highest.

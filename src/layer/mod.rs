@@ -10,6 +10,7 @@ mod embed;
 mod linear;
 mod map;
 mod norm;
+mod rope;
 mod run;
 
 pub use attention::{attention, split_heads};
@@ -19,4 +20,5 @@ pub use embed::{Embedding, timestep_embedding};
 pub use linear::Linear;
 pub use map::Map;
 pub use norm::{GroupNorm, LayerNorm, RmsNorm};
+pub use rope::{Pairs, RopeAxis, RopeTable, rope};
 pub use run::{Env, Runner};

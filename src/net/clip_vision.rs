@@ -103,7 +103,7 @@ impl ClipVision {
                 format!("a picture of {found:?}, {} x {0} is wanted", self.image),
             ));
         }
-        let patches = crate::layer::Map::from_planes(pixels);
+        let patches = crate::layer::Map::from_planes(pixels)?;
         let patches = self.patches.forward(ctx, patches)?.tokens()?;
         let class = ctx.weight(&self.class).reshape([self.width(), 1, 1, 1])?;
         let class = class.repeat([self.width(), 1, patches.dim(2), 1])?;

@@ -50,7 +50,7 @@ impl ControlNet {
 
     /// A picture `[8 W, 8 H, 3, 1]`, 0 to 1, to the map `[W, H, M, 1]` that joins the network.
     fn encode_hint<'g>(&self, ctx: &Ctx<'g>, picture: Tensor<'g>) -> Result<Tensor<'g>> {
-        let mut h = Map::from_planes(picture);
+        let mut h = Map::from_planes(picture)?;
         for (i, conv) in self.hint.iter().enumerate() {
             h = conv.forward(ctx, if i == 0 { h } else { h.act(Act::Silu)? })?;
         }
@@ -68,7 +68,7 @@ impl ControlNet {
         hint: Tensor<'g>,
     ) -> Result<Vec<Tensor<'g>>> {
         let given = self.trunk.conditions(ctx, time, context, y, x.dim(3))?;
-        let (mut maps, last) = self.trunk.forward(ctx, x, given, Some(Map::from_planes(hint)))?;
+        let (mut maps, last) = self.trunk.forward(ctx, x, given, Some(Map::from_planes(hint)?))?;
         maps.push(last);
         self.zero.iter().zip(maps).map(|(zero, map)| zero.forward(ctx, map)?.planes()).collect()
     }

@@ -13,7 +13,7 @@ const SLOPE: f32 = 0.2;
 const SHARE: f32 = 0.2;
 
 fn leaky(x: Map<'_>) -> Result<Map<'_>> {
-    Ok(Map::from_planes(x.planes()?.leaky_relu(SLOPE)?))
+    Ok(x.with(x.tensor().leaky_relu(SLOPE)?))
 }
 
 fn conv(scope: &Scope<'_>, input: usize, output: usize) -> Result<Conv2d> {
@@ -103,7 +103,7 @@ impl Esrgan {
 
     /// `[W, H, 3, N]` to `[s W, s H, 3, N]`, both 0 to 1.
     pub fn forward<'g>(&self, ctx: &Ctx<'g>, x: Tensor<'g>) -> Result<Tensor<'g>> {
-        let features = self.first.forward(ctx, Map::from_planes(x))?;
+        let features = self.first.forward(ctx, Map::from_planes(x)?)?;
         let mut h = features;
         for (i, blocks) in self.body.iter().enumerate() {
             let dense = blocks.iter().try_fold(h, |h, block| block.forward(ctx, h))?;

@@ -7,7 +7,13 @@
 pub mod clip;
 pub mod clip_vision;
 pub mod controlnet;
+pub mod dit;
 pub mod esrgan;
+pub mod flux;
+mod flux_blocks;
+mod flux_pixels;
+mod flux_positions;
+pub mod mmdit;
 pub mod t5;
 pub mod tae;
 pub mod unet;

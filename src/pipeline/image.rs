@@ -192,6 +192,7 @@ impl Job {
             increase_ref_index: request.increase_ref_index,
             distilled_guidance: request.sample.guidance.distilled,
             control: inputs.control.as_ref().map(|c| (c, request.control_strength)),
+            identity: inputs.identity.as_ref().map(|(who, weight)| (who, *weight)),
             cache: &request.cache,
             coding,
         })

@@ -8,10 +8,13 @@ use super::autoencode::Coding;
 use crate::engine::request::ImageRequest;
 use crate::error::{Error, Result};
 use crate::family::Concat;
+use crate::files::ModelFile;
 use crate::image::{Resize, latent_mask, mask, resize, to_tensor, with_channels};
 use crate::log_warn;
+use crate::report::Callbacks;
 use crate::sample::Rng;
 use crate::tensor::HostTensor;
+use crate::weights::values_f32;
 
 /// What pictures a generation starts from.
 pub(super) struct Inputs {
@@ -28,6 +31,8 @@ pub(super) struct Inputs {
     pub reference_latents: Vec<HostTensor>,
     /// The model edits a reference picture and none was given.
     pub missing_reference: bool,
+    /// Vectors of a person's identity, and their strength.
+    pub identity: Option<(HostTensor, f32)>,
 }
 
 /// Most pixels of a reference picture that is scaled by itself.
@@ -57,9 +62,7 @@ pub(super) fn prepare(
         Some(image) => mask(image, size)?,
         None => HostTensor::full([size[0], size[1], 1, 1], 1.0),
     };
-    if traits.concat == Concat::MaskAndMasked
-        && (request.init_image.is_none() || request.mask_image.is_none())
-    {
+    if traits.concat.inpaints() && (request.init_image.is_none() || request.mask_image.is_none()) {
         log_warn!(
             stage.report,
             "this inpainting model needs init_image and mask_image; without them all is painted"
@@ -70,6 +73,13 @@ pub(super) fn prepare(
     let start = match &init {
         Some(pixels) => coding.encode(stage.autoencoder, &stage.env, pixels, rng)?,
         None => HostTensor::zeros([latent_size[0], latent_size[1], traits.latent_channels, 1]),
+    };
+    let control_latent = match &control {
+        Some(pixels) if traits.concat.wants_control() => {
+            let pixels = with_channels(pixels, channels)?;
+            Some(coding.encode(stage.autoencoder, &stage.env, &pixels, rng)?)
+        }
+        _ => None,
     };
     let (references, missing_reference) = references(request, traits.concat, channels, size)?;
     if missing_reference {
@@ -86,13 +96,46 @@ pub(super) fn prepare(
         traits.concat,
         (&init, &pixel_mask),
         (&start, &small_mask),
-        &reference_latents,
+        (&reference_latents, control_latent),
         rng,
     )?;
-    if traits.concat == Concat::MaskAndMasked {
+    if traits.concat.inpaints() {
         small_mask = dilate(&small_mask);
     }
-    Ok(Inputs { start, mask: small_mask, concat, control, references, reference_latents, missing_reference })
+    let identity = identity(request, stage.report);
+    Ok(Inputs {
+        start,
+        mask: small_mask,
+        concat,
+        control,
+        references,
+        reference_latents,
+        missing_reference,
+        identity,
+    })
+}
+
+/// Name of the tensor that holds a person's identity.
+const IDENTITY: &str = "pulid_id";
+
+/// The request's identity; one that cannot be read is said and left out, as the recorded library does.
+fn identity(request: &ImageRequest, report: &Callbacks) -> Option<(HostTensor, f32)> {
+    let path = request.pulid.embedding.as_deref()?;
+    let read = || {
+        let file = ModelFile::open(path)?;
+        let entry = file.tensors().iter().find(|t| t.name == IDENTITY);
+        let entry = entry.ok_or_else(|| Error::file(path, format!("holds no tensor {IDENTITY}")))?;
+        let values = values_f32(&file, entry)?;
+        let width = entry.shape4()[0].max(1);
+        HostTensor::new([width, values.len() / width], values)
+    };
+    match read() {
+        Ok(values) => Some((values, request.pulid.weight)),
+        Err(error) => {
+            log_warn!(report, "pulid_params.id_embedding_path is left out: {error}");
+            None
+        }
+    }
 }
 
 /// Reference pictures; an empty one for a model that cannot do without.
@@ -132,22 +175,32 @@ fn concat(
     kind: Concat,
     (init, pixel_mask): (&Option<HostTensor>, &HostTensor),
     (start, small_mask): (&HostTensor, &HostTensor),
-    references: &[HostTensor],
+    (references, control): (&[HostTensor], Option<HostTensor>),
     rng: &mut Rng,
 ) -> Result<[Option<Arc<HostTensor>>; 2]> {
     let pair = |a, b| Ok([Some(Arc::new(a)), Some(Arc::new(b))]);
+    let nothing = HostTensor::zeros(start.shape.clone());
+    let mut masked = || match init {
+        Some(pixels) => coding.encode(stage.autoencoder, &stage.env, &grey_out(pixels, pixel_mask), rng),
+        None => Ok(nothing.clone()),
+    };
     match kind {
         Concat::Nothing => Ok([None, None]),
-        Concat::MaskAndMasked => {
-            let masked = match init {
-                Some(pixels) => {
-                    coding.encode(stage.autoencoder, &stage.env, &grey_out(pixels, pixel_mask), rng)?
-                }
-                None => HostTensor::zeros(start.shape.clone()),
-            };
-            let nothing = HostTensor::zeros(masked.shape.clone());
-            pair(stack(small_mask, &masked)?, stack(small_mask, &nothing)?)
+        Concat::MaskAndMasked => pair(stack(small_mask, &masked()?)?, stack(small_mask, &nothing)?),
+        Concat::MaskedAndPixelMask => {
+            let folded = fold(pixel_mask, [start.dim(0), start.dim(1)])?;
+            pair(stack(&masked()?, &folded)?, stack(&nothing, &folded)?)
         }
+        Concat::MaskedMaskControl => {
+            let mut kept = start.clone();
+            for plane in kept.data.chunks_exact_mut(small_mask.len()) {
+                plane.iter_mut().zip(&small_mask.data).for_each(|(value, m)| *value *= 1.0 - m);
+            }
+            let control = control.unwrap_or_else(|| nothing.clone());
+            let without = stack(&stack(&nothing, small_mask)?, &nothing)?;
+            pair(stack(&stack(&kept, small_mask)?, &control)?, without)
+        }
+        Concat::Control => pair(control.unwrap_or_else(|| nothing.clone()), nothing),
         Concat::Reference => {
             let first = references.first().ok_or_else(|| Error::Internal("no reference latent".into()))?;
             let fitted = resize(first, [start.dim(0), start.dim(1)], Resize::Nearest, false)?;
@@ -166,6 +219,21 @@ fn grey_out(pixels: &HostTensor, mask: &HostTensor) -> HostTensor {
         }
     }
     out
+}
+
+/// The pixels `[W, H]` below each latent pixel as its channels, rows slowest.
+fn fold(mask: &HostTensor, [w, h]: [usize; 2]) -> Result<HostTensor> {
+    let (columns, rows) = (mask.dim(0) / w.max(1), mask.dim(1) / h.max(1));
+    let mut data = Vec::with_capacity(mask.len());
+    for row in 0..rows {
+        for column in 0..columns {
+            for y in 0..h {
+                let line = &mask.data[(y * rows + row) * mask.dim(0)..][..mask.dim(0)];
+                data.extend(line.iter().skip(column).step_by(columns).take(w));
+            }
+        }
+    }
+    HostTensor::new([w, h, columns * rows, 1], data)
 }
 
 /// `a` and then `b` along the channels of `[W, H, C, 1]`.

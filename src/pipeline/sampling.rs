@@ -33,6 +33,7 @@ pub(super) struct Sampling<'a> {
     pub increase_ref_index: bool,
     pub distilled_guidance: f32,
     pub control: Option<(&'a HostTensor, f32)>,
+    pub identity: Option<(&'a HostTensor, f32)>,
     pub cache: &'a request::CacheOptions,
     pub coding: Coding<'a>,
 }
@@ -148,6 +149,7 @@ impl Network for Denoising<'_, '_> {
             increase_ref_index: sampling.increase_ref_index,
             distilled_guidance: sampling.distilled_guidance,
             control: sampling.control,
+            identity: sampling.identity,
         };
         self.model.predict(&self.env, evaluation, conditioning, &surroundings, out)
     }
