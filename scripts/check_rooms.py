@@ -58,7 +58,7 @@ FAMILY_WORDS = {
 # Names of C values and fields, schedules, file spellings, tokenizers and latent formats are not knowledge of a family.
 FAMILY_WORDS_OK = re.compile(
     r"^src/(family|capi|text)/|^src/engine/(choice|request)\.rs|^src/sample/(schedule|prediction)|^src/weights/names|"
-    r"^src/adapt/.*names")
+    r"^src/adapt/.*names|^src/net/(flux|mod)")
 MACHINE_PATH = re.compile(r"(?<![\w.])/(work|root|home/\w+)/")
 
 
