@@ -77,7 +77,7 @@ fn with_env<R>(f: impl FnOnce(&Env<'_>) -> R) -> R {
         circular: [false; 2],
         mmap: false,
         watch: &NoWatch,
-        cancel: &CancelToken::default(),
+        cancel: &CancelToken::none(),
         load_progress: &|_, _| {},
     })
 }
