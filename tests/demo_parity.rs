@@ -69,17 +69,20 @@ fn f32_weights() -> TypePolicy {
     TypePolicy::new(Some(Type::F32), None).unwrap()
 }
 
-fn with_env<R>(f: impl FnOnce(&Env<'_>) -> R) -> R {
+/// Runs `f` on ggml's own nodes and on this library's kernels.
+fn with_env(mut f: impl FnMut(&Env<'_>)) {
     let device = Device::cpu(2).unwrap();
-    f(&Env {
-        device: &device,
-        math: Math::default(),
-        circular: [false; 2],
-        mmap: false,
-        watch: &NoWatch,
-        cancel: &CancelToken::none(),
-        load_progress: &|_, _| {},
-    })
+    for kernels in [false, true] {
+        f(&Env {
+            device: &device,
+            math: Math { kernels, ..Math::default() },
+            circular: [false; 2],
+            mmap: false,
+            watch: &NoWatch,
+            cancel: &CancelToken::none(),
+            load_progress: &|_, _| {},
+        });
+    }
 }
 
 /// Length of the difference against the length of what was expected.
