@@ -117,7 +117,8 @@ impl State {
             sampler: &mut self.sampler,
             upscaler: &|_, _| Err(Error::invalid("upscaling networks are not available in this build")),
             rng: self.options.rng,
-            sampler_rng: self.options.sampler_rng,
+            // Two of one kind are one generator, as recorded.
+            sampler_rng: self.options.sampler_rng.filter(|kind| *kind != self.options.rng),
         };
         let result = generate_image(&mut stage, request);
         self.free_graphs();

@@ -177,7 +177,8 @@ impl Job {
         }
         let mut scales = self.scales;
         if inputs.missing_reference {
-            scales.image = scales.text;
+            // The empty reference is no condition of its own.
+            scales.image = 1.0;
         }
         Ok(Sampling {
             denoiser: &self.denoiser,

@@ -176,8 +176,8 @@ impl Observer for Watcher<'_> {
 
     fn preview(&mut self, step: usize, latent: &HostTensor, noisy: bool) -> Result<()> {
         let Some(preview) = &self.report.preview else { return Ok(()) };
-        let wanted = if noisy { preview.noisy } else { preview.denoised };
-        if !wanted || step % preview.interval.max(1) as usize != 0 {
+        // Every step, whatever the interval, as recorded.
+        if !(if noisy { preview.noisy } else { preview.denoised }) {
             return Ok(());
         }
         let frames = self.previewer.frames(latent, preview.mode)?;
