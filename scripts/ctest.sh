@@ -29,4 +29,15 @@ for source in "$root"/tests/capi/*.c; do
         fi
     done
 done
+
+# Calls on a loaded model; too slow under valgrind.
+if [ -z "$runner" ]; then
+    gcc -std=c11 $warnings "$root/tests/capi/model/generate.c" "$library" -pthread -o "$work/generate"
+    if "$work/generate" "$root/models/emoji-sd.safetensors"; then
+        echo "ok   generate"
+    else
+        echo "FAIL generate"
+        status=1
+    fi
+fi
 exit $status

@@ -7,13 +7,15 @@
 
 typedef struct {
     sd_ctx_t* ctx;
-    int cancel_at, cancelled;
+    int cancel_at, steps, cancelled;
 } run_t;
+
+/* Loading and decoding report progress too; sampling is told by its number of steps. */
 
 static void on_step(int step, int steps, float time, void* data) {
     run_t* run = (run_t*)data;
     on_progress(step, steps, time, NULL);
-    if (!run->cancelled && step >= run->cancel_at) {
+    if (steps == run->steps && step >= run->cancel_at && !run->cancelled) {
         run->cancelled = 1;
         sd_cancel_generation(run->ctx, SD_CANCEL_ALL);
     }
@@ -35,7 +37,7 @@ int main(int argc, char** argv) {
                "-m MODEL -p PROMPT [--cancel-at STEP] [-o FILE.png] [-W WIDTH] [-H HEIGHT] [-s STEPS] [--seed N] [-v]")) {
         return 2;
     }
-    run_t run = {load(&options), options.cancel_at, 0};
+    run_t run = {load(&options), options.cancel_at, options.steps, 0};
     if (run.ctx == NULL) {
         return fail("the model could not be loaded");
     }
