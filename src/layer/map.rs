@@ -113,6 +113,11 @@ impl<'g> Map<'g> {
         Ok(self.with(self.data.act(act)?))
     }
 
+    /// The value where it is positive, `slope` times the value elsewhere.
+    pub fn leaky_relu(self, slope: f32) -> Result<Self> {
+        Ok(Self { data: self.data.leaky_relu(slope)?, ..self })
+    }
+
     /// Each pixel becomes `factor` x `factor` equal ones.
     pub fn upsample(self, factor: usize) -> Result<Self> {
         if self.last {

@@ -31,7 +31,7 @@ impl ClipConfig {
 /// Self-attention whose three projections are apart or joined (open_clip).
 #[derive(Debug)]
 enum Projections {
-    Apart([Linear; 3]),
+    Apart(Box<[Linear; 3]>),
     Joined(Linear),
 }
 
@@ -55,7 +55,7 @@ impl ClipLayer {
         let qkv = if own.has_below("in_proj") {
             Projections::Joined(Linear::load(&own.at("in_proj"), width, 3 * width)?)
         } else {
-            Projections::Apart([part("q_proj")?, part("k_proj")?, part("v_proj")?])
+            Projections::Apart(Box::new([part("q_proj")?, part("k_proj")?, part("v_proj")?]))
         };
         let norm = |i: usize| LayerNorm::load(&scope.at(format!("layer_norm{i}")), width);
         Ok(Self {
@@ -72,7 +72,10 @@ impl ClipLayer {
     pub fn forward<'g>(&self, ctx: &Ctx<'g>, x: Tensor<'g>, mask: Option<Tensor<'g>>) -> Result<Tensor<'g>> {
         let h = self.norms[0].forward(ctx, x)?;
         let [q, k, v] = match &self.qkv {
-            Projections::Apart([q, k, v]) => [q.forward(ctx, h)?, k.forward(ctx, h)?, v.forward(ctx, h)?],
+            Projections::Apart(parts) => {
+                let [q, k, v] = &**parts;
+                [q.forward(ctx, h)?, k.forward(ctx, h)?, v.forward(ctx, h)?]
+            }
             Projections::Joined(qkv) => {
                 let parts = qkv.forward(ctx, h)?.chunks(0, 3)?;
                 [parts[0], parts[1], parts[2]]
@@ -114,6 +117,9 @@ pub struct ClipText {
     projection: Option<Weight>,
     config: ClipConfig,
 }
+
+/// Factors `[1, L]` and vectors `[width, L]` of learned words, see [`Ids`].
+type Learned = (HostTensor, HostTensor);
 
 /// Token ids as the graph wants them.
 struct Ids<'g> {
@@ -294,7 +300,7 @@ impl ClipModel {
 
 impl ClipText {
     /// Ids of the table, and what replaces those of learned words: see [`Ids`].
-    fn resolve(&self, input: &ClipInput<'_>) -> Result<(Vec<i32>, Option<(HostTensor, HostTensor)>)> {
+    fn resolve(&self, input: &ClipInput<'_>) -> Result<(Vec<i32>, Option<Learned>)> {
         let (rows, width, n) = (self.vocabulary(), self.width(), input.ids.len());
         if n == 0 || n > self.positions() || input.pool_at.is_some_and(|at| at >= n) {
             return Err(Error::shape(

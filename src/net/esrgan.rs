@@ -12,10 +12,6 @@ const SLOPE: f32 = 0.2;
 /// Share of a block's result that is added to its input.
 const SHARE: f32 = 0.2;
 
-fn leaky(x: Map<'_>) -> Result<Map<'_>> {
-    Ok(x.with(x.tensor().leaky_relu(SLOPE)?))
-}
-
 fn conv(scope: &Scope<'_>, input: usize, output: usize) -> Result<Conv2d> {
     Conv2d::load(scope, input, output, 3)
 }
@@ -43,7 +39,7 @@ impl DenseBlock {
         for (i, conv) in self.convs.iter().enumerate() {
             h = conv.forward(ctx, seen)?;
             if i + 1 < self.convs.len() {
-                h = leaky(h)?;
+                h = h.leaky_relu(SLOPE)?;
                 seen = seen.concat(h)?;
             }
         }
@@ -108,13 +104,13 @@ impl Esrgan {
         for (i, blocks) in self.body.iter().enumerate() {
             let dense = blocks.iter().try_fold(h, |h, block| block.forward(ctx, h))?;
             h = dense.scale(SHARE)?.add(h)?;
-            ctx.graph.cut(&format!("body.{i}"), h.planes()?);
+            ctx.graph.cut(&format!("body.{i}"), h.tensor());
         }
         h = self.after.forward(ctx, h)?.add(features)?;
         for conv in &self.up {
-            h = leaky(conv.forward(ctx, h.upsample(2)?)?)?;
+            h = conv.forward(ctx, h.upsample(2)?)?.leaky_relu(SLOPE)?;
         }
-        self.last.forward(ctx, leaky(self.high.forward(ctx, h)?)?)?.planes()
+        self.last.forward(ctx, self.high.forward(ctx, h)?.leaky_relu(SLOPE)?)?.planes()
     }
 }
 
