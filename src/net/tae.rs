@@ -79,7 +79,7 @@ impl Block {
 
 #[derive(Debug)]
 enum Layer {
-    Conv(Conv2d),
+    Conv(Box<Conv2d>),
     Block(Box<Block>),
     Relu,
     Upsample,
@@ -88,7 +88,7 @@ enum Layer {
 impl Layer {
     fn load(scope: &Scope<'_>) -> Result<Option<Self>> {
         if scope.has("weight") {
-            Ok(Some(Self::Conv(conv(scope)?)))
+            Ok(Some(Self::Conv(Box::new(conv(scope)?))))
         } else if scope.has_below("conv") {
             Ok(Some(Self::Block(Box::new(Block::load(scope)?))))
         } else {
@@ -133,7 +133,7 @@ impl TaeHalf {
         let last = layers.len() - 1;
         let layers = layers.into_iter().enumerate().filter_map(|(i, layer)| match layer {
             // All convolutions but the first and the last halve the picture.
-            Some(Layer::Conv(conv)) if i > 0 && i < last => Some(Layer::Conv(conv.with_stride(2))),
+            Some(Layer::Conv(conv)) if i > 0 && i < last => Some(Layer::Conv(Box::new(conv.with_stride(2)))),
             other => other,
         });
         Ok(Self { layers: layers.collect(), pack: config.pack })
