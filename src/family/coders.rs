@@ -86,7 +86,7 @@ impl Autoencoder for KlCoder {
         Ok(if mean_only { drawn } else { map(drawn, |v| (v - shift) * scale) })
     }
 
-    fn from_latent(&self, latent: &HostTensor) -> Result<HostTensor> {
+    fn to_coder_latent(&self, latent: &HostTensor) -> Result<HostTensor> {
         let Scaling { scale, shift, .. } = self.scaling;
         Ok(map(latent.clone(), |v| v / scale + shift))
     }
@@ -142,7 +142,7 @@ impl Autoencoder for TinyCoder {
         Ok(encoded)
     }
 
-    fn from_latent(&self, latent: &HostTensor) -> Result<HostTensor> {
+    fn to_coder_latent(&self, latent: &HostTensor) -> Result<HostTensor> {
         Ok(latent.clone())
     }
 
@@ -171,7 +171,7 @@ impl Autoencoder for PixelCoder {
         Ok(encoded)
     }
 
-    fn from_latent(&self, latent: &HostTensor) -> Result<HostTensor> {
+    fn to_coder_latent(&self, latent: &HostTensor) -> Result<HostTensor> {
         Ok(latent.clone())
     }
 

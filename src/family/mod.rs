@@ -255,7 +255,7 @@ pub trait Autoencoder: Send {
     fn to_latent(&self, encoded: HostTensor, rng: &mut Rng) -> Result<HostTensor>;
 
     /// The autoencoder's latent from the denoiser's.
-    fn from_latent(&self, latent: &HostTensor) -> Result<HostTensor>;
+    fn to_coder_latent(&self, latent: &HostTensor) -> Result<HostTensor>;
 
     /// Pixels from the autoencoder's latent, before they are clamped to 0..1.
     fn decode(&mut self, env: &Env<'_>, latent: &HostTensor) -> Result<HostTensor>;

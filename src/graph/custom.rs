@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 
 use ggml_sys as sys;
 
-use super::graph::Graph;
+use super::description::Graph;
 use super::ops_linear::Conv2d;
 use super::ops_math::Act;
 use super::tensor::Tensor;

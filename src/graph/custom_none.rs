@@ -1,6 +1,6 @@
 //! Custom nodes on machines without kernels of this library: ggml's own nodes are used.
 
-use super::graph::Graph;
+use super::description::Graph;
 use super::ops_linear::Conv2d;
 use super::ops_math::Act;
 use super::tensor::Tensor;

@@ -10,8 +10,8 @@ mod custom;
 #[cfg(not(target_arch = "x86_64"))]
 #[path = "custom_none.rs"]
 mod custom;
+mod description;
 mod device;
-mod graph;
 mod ops_linear;
 mod ops_math;
 mod ops_shape;
@@ -24,8 +24,8 @@ mod types;
 #[cfg(test)]
 mod tests;
 
+pub use description::{Graph, Math};
 pub use device::{Device, device_memory, devices};
-pub use graph::{Graph, Math};
 pub use ops_linear::Conv2d;
 pub use ops_math::Act;
 pub use ops_shape::Interpolation;

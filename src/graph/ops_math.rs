@@ -47,6 +47,8 @@ macro_rules! unary {
     };
 }
 
+// Operators cannot fail; these can, so they are methods.
+#[allow(clippy::should_implement_trait)]
 impl<'g> Tensor<'g> {
     binary!(
         /// Sum; `other` is repeated where it is smaller.

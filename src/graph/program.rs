@@ -5,8 +5,8 @@ use std::ptr::NonNull;
 
 use ggml_sys as sys;
 
+use super::description::{Graph, Math};
 use super::device::Device;
-use super::graph::{Graph, Math};
 use super::tensor::Tensor;
 use super::types::Type;
 use crate::error::{Error, Result};
@@ -154,14 +154,16 @@ impl Program {
     fn plan(&mut self) -> Result<()> {
         let nodes = self.graph.nodes.as_ptr();
         let planned = match &self.memory {
-            // SAFETY: live allocator and graph; all weights have memory, as `build` demands.
-            Memory::Single(alloc) => {
-                guarded(|| unsafe { sys::ggml_gallocr_alloc_graph(alloc.as_ptr(), nodes) })?
-            }
-            // SAFETY: live scheduler and graph.
-            Memory::Scheduled { sched, .. } => guarded(|| unsafe {
-                sys::ggml_backend_sched_reset(sched.as_ptr());
-                sys::ggml_backend_sched_alloc_graph(sched.as_ptr(), nodes)
+            Memory::Single(alloc) => guarded(|| {
+                // SAFETY: live allocator and graph; all weights have memory, as `build` demands.
+                unsafe { sys::ggml_gallocr_alloc_graph(alloc.as_ptr(), nodes) }
+            })?,
+            Memory::Scheduled { sched, .. } => guarded(|| {
+                // SAFETY: live scheduler and graph.
+                unsafe {
+                    sys::ggml_backend_sched_reset(sched.as_ptr());
+                    sys::ggml_backend_sched_alloc_graph(sched.as_ptr(), nodes)
+                }
             })?,
         };
         if planned { Ok(()) } else { Err(Error::Memory("intermediate values of a graph".into())) }

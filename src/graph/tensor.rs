@@ -4,7 +4,7 @@ use std::ptr::NonNull;
 
 use ggml_sys as sys;
 
-use super::graph::{Graph, set_name};
+use super::description::{Graph, set_name};
 use super::types::Type;
 use crate::error::{Error, Result};
 

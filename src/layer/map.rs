@@ -14,6 +14,8 @@ pub struct Map<'g> {
     last: bool,
 }
 
+// Operators cannot fail; these can, so they are methods.
+#[allow(clippy::should_implement_trait)]
 impl<'g> Map<'g> {
     /// From planes `[W, H, C, N]`; moves the channels where kernels want them fastest.
     pub fn from_planes(planes: Tensor<'g>) -> Result<Self> {

@@ -29,6 +29,8 @@ impl ClipConfig {
 }
 
 /// Self-attention whose three projections are apart or joined (open_clip).
+// A few values, made once: boxes would gain nothing.
+#[allow(clippy::large_enum_variant)]
 #[derive(Debug)]
 enum Projections {
     Apart(Box<[Linear; 3]>),

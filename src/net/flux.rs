@@ -68,6 +68,8 @@ pub struct FluxInput<'a> {
 }
 
 /// Where modulations come from.
+// A few values, made once: boxes would gain nothing.
+#[allow(clippy::large_enum_variant)]
 #[derive(Debug)]
 enum Conditioning {
     /// Each block has a layer for it, or all share one, on the sum of these embeddings.
@@ -77,6 +79,8 @@ enum Conditioning {
 }
 
 /// First and last layers.
+// A few values, made once: boxes would gain nothing.
+#[allow(clippy::large_enum_variant)]
 #[derive(Debug)]
 enum Ends {
     Tokens { first: Linear, modulation: Option<Linear>, last: Linear },
@@ -284,10 +288,10 @@ impl Flux {
         let mut attentions = self.identity.iter();
         for (i, block) in self.doubles.iter().enumerate().filter(|(i, _)| !skipped(*i)) {
             [text, image] = block.forward(ctx, [text, image], mods.double(i), shared)?;
-            if let (true, Some((who, weight))) = (i % self.config.identity_every[0].max(1) == 0, identity) {
-                if let Some(attention) = attentions.next() {
-                    image = attention.forward(ctx, image, who, weight)?;
-                }
+            if let (true, Some((who, weight))) = (i % self.config.identity_every[0].max(1) == 0, identity)
+                && let Some(attention) = attentions.next()
+            {
+                image = attention.forward(ctx, image, who, weight)?;
             }
             ctx.graph.cut(&format!("double_blocks.{i}"), image);
         }
@@ -295,11 +299,11 @@ impl Flux {
         let mut x = text.concat(image, 1)?;
         for (i, block) in self.singles.iter().enumerate().filter(|(i, _)| !skipped(i + self.doubles.len())) {
             x = block.forward(ctx, x, mods.single(i), shared)?;
-            if let (true, Some((who, weight))) = (i % self.config.identity_every[1].max(1) == 0, identity) {
-                if let Some(attention) = attentions.next() {
-                    let image = attention.forward(ctx, x.narrow(1, length, rest)?, who, weight)?;
-                    x = x.narrow(1, 0, length)?.concat(image, 1)?;
-                }
+            if let (true, Some((who, weight))) = (i % self.config.identity_every[1].max(1) == 0, identity)
+                && let Some(attention) = attentions.next()
+            {
+                let image = attention.forward(ctx, x.narrow(1, length, rest)?, who, weight)?;
+                x = x.narrow(1, 0, length)?.concat(image, 1)?;
             }
             ctx.graph.cut(&format!("single_blocks.{i}"), x);
         }

@@ -77,6 +77,8 @@ impl Block {
     }
 }
 
+// A few values, made once: boxes would gain nothing.
+#[allow(clippy::large_enum_variant)]
 #[derive(Debug)]
 enum Layer {
     Conv(Box<Conv2d>),

@@ -72,7 +72,7 @@ impl Coding<'_> {
         let (inner, outer) = self.circular();
         let env = Env { circular: inner, ..*env };
         let factor = coder.factor();
-        let latent = coder.from_latent(latent)?;
+        let latent = coder.to_coder_latent(latent)?;
         let decoded = if self.tiling.enabled && factor > 1 {
             let size = [latent.dim(0), latent.dim(1)];
             let tiles = Tiles { circular: outer, ..Tiles::new(self.tiling, size, 1.0) };

@@ -35,6 +35,7 @@ pub struct Graph {
     /// Storages the graph refers to, kept alive with it.
     pub(super) storages: RefCell<Vec<Arc<Storage>>>,
     /// Parameters of custom nodes; boxed, since ggml keeps their addresses.
+    #[allow(clippy::vec_box)]
     pub(super) custom: RefCell<Vec<Box<NodeData>>>,
     /// Barrier and scratch memory of custom nodes; boxed for the same reason.
     pub(super) shared: Box<Shared>,
