@@ -5,6 +5,7 @@ use super::block::{Block, SIDE, STEP};
 use super::isa::Format;
 use super::math::{dispatch, exp2};
 use super::pack;
+use super::softmax;
 use super::team::round_up;
 use super::weight;
 
@@ -157,7 +158,8 @@ impl Job<'_> {
         let mut mask = [0f32; KEYS];
         for row in 0..(self.count - panel * SIDE).min(SIDE) {
             let query = panel * SIDE + row;
-            // SAFETY: the row lies in `scores`, its sums in `sums`; the mask has a row for the query.
+            // SAFETY: the row lies in `scores`, its sums in `sums`; the mask has a row for the query; a tile format
+            // proves AVX-512 BF16.
             unsafe {
                 let scores = std::slice::from_raw_parts_mut(own.scores.add(row * KEYS), keys);
                 if let Some(heads) = &self.args.mask {
@@ -170,9 +172,14 @@ impl Job<'_> {
                 let scores = std::slice::from_raw_parts_mut(own.scores.add(row * KEYS), padded);
                 scores[keys..].fill(f32::NEG_INFINITY);
                 let old = running.max[query];
-                let mut state = [old, 0.0];
-                powers(plan.isa, scores, &mut state);
-                let [new, sum] = state;
+                let [new, sum] = if plan.format == Format::F32 {
+                    let mut state = [old, 0.0];
+                    powers(plan.isa, scores, &mut state);
+                    pack::a_row(plan.isa, plan.format, scores.as_ptr(), padded, own.p, row);
+                    state
+                } else {
+                    softmax::packed_row(scores.as_ptr(), padded, old, plan.format, own.p.add(row * 64))
+                };
                 if key > 0 && new != old {
                     let shrink = if old == f32::NEG_INFINITY { 0.0 } else { exp2(old - new) };
                     running.sum[query] *= shrink;
@@ -181,7 +188,6 @@ impl Job<'_> {
                 }
                 running.max[query] = new;
                 running.sum[query] += sum;
-                pack::a_row(plan.isa, plan.format, scores.as_ptr(), padded, own.p, row);
             }
         }
     }

@@ -22,25 +22,26 @@ pub(super) struct Rows {
     pub k: usize,
 }
 
-/// Bytes for x as f32, rows padded to whole blocks.
+/// Bytes for x as f32, rows padded to whole lanes.
 pub(super) fn x_bytes(m: usize, k: usize) -> usize {
-    m * k.next_multiple_of(K_BLOCK) * 4
+    m * k.next_multiple_of(LANES) * 4
 }
 
 impl Rows {
     /// # Safety
     /// As `MatMul::run`; `x` holds [`x_bytes`] and is shared by the team.
     pub(super) unsafe fn run(&self, args: &MatMulArgs, activation: Activation, x: *mut f32, team: &Team) {
-        let padded = self.k.next_multiple_of(K_BLOCK);
-        // SAFETY: x has `m` padded rows; each block of 256 is filled by one thread, and read after the wait.
+        let padded = self.k.next_multiple_of(LANES);
+        let blocks = self.k.div_ceil(K_BLOCK);
+        // SAFETY: x has `m` padded rows; each block of up to 256 is filled by one thread, and read after the wait.
         unsafe {
-            for i in team.share(self.m * padded / K_BLOCK) {
-                let (row, k0) = (i * K_BLOCK / padded, i * K_BLOCK % padded);
+            for i in team.share(self.m * blocks) {
+                let (row, k0) = (i / blocks, i % blocks * K_BLOCK);
                 let len = (self.k - k0).min(K_BLOCK);
                 let out = x.add(row * padded + k0);
                 let src = args.x.add(row * args.x_stride);
                 weight::to_f32(self.isa, self.x_type, src, k0, len, out);
-                std::ptr::write_bytes(out.add(len), 0, K_BLOCK - len);
+                std::ptr::write_bytes(out.add(len), 0, len.next_multiple_of(LANES) - len);
             }
             team.wait();
             let columns = team.share(self.n.div_ceil(16));
@@ -63,47 +64,48 @@ impl Rows {
     /// # Safety
     /// `w` is a row of weights, `x` holds `m` rows of `padded` values.
     unsafe fn dots(&self, w: *const u8, x: *const f32, padded: usize, sums: &mut [f32; MAX_ROWS]) {
-        let mut lanes = [[0f32; LANES]; MAX_ROWS];
         let mut values = [0f32; K_BLOCK];
         for k0 in (0..self.k).step_by(K_BLOCK) {
             let len = (self.k - k0).min(K_BLOCK);
-            // SAFETY: `values` takes a block; x rows are padded to whole blocks.
+            let whole = len.next_multiple_of(LANES);
+            // SAFETY: `values` takes a block; x rows are padded to whole lanes.
             unsafe {
                 weight::to_f32(self.isa, self.weight, w, k0, len, values.as_mut_ptr());
-                values[len..].fill(0.0);
-                for (row, lanes) in lanes.iter_mut().enumerate().take(self.m) {
-                    let x = &*x.add(row * padded + k0).cast::<[f32; K_BLOCK]>();
-                    multiply(self.isa, &values, x, lanes);
+                values[len..whole].fill(0.0);
+                for (row, sum) in sums.iter_mut().enumerate().take(self.m) {
+                    let x = std::slice::from_raw_parts(x.add(row * padded + k0), whole);
+                    multiply(self.isa, &values[..whole], x, sum);
                 }
             }
-        }
-        for (sum, lanes) in sums.iter_mut().zip(&lanes) {
-            *sum = lanes
-                .chunks_exact(16)
-                .fold([0f32; 16], |a, c| std::array::from_fn(|i| a[i] + c[i]))
-                .iter()
-                .sum();
         }
     }
 }
 
 dispatch! {
-    /// `lanes[i] += sum of w[j] * x[j]` over all `j` of the same remainder.
+    /// Adds the product of two rows of whole lanes to `sum`.
     ///
     /// # Safety
     /// None beyond the features that `isa` proves.
-    unsafe fn multiply = multiply_body(w: &[f32; K_BLOCK], x: &[f32; K_BLOCK], lanes: &mut [f32; LANES])
+    unsafe fn multiply = multiply_body(w: &[f32], x: &[f32], sum: &mut f32)
 }
 
 /// # Safety
 /// None; the signature is that of [`multiply`].
 #[inline(always)]
-unsafe fn multiply_body(w: &[f32; K_BLOCK], x: &[f32; K_BLOCK], lanes: &mut [f32; LANES]) {
-    let mut sum = *lanes;
-    for (w, x) in w.chunks_exact(LANES).zip(x.chunks_exact(LANES)) {
+unsafe fn multiply_body(w: &[f32], x: &[f32], sum: &mut f32) {
+    let mut lanes = [0f32; LANES];
+    for (w, x) in w.as_chunks::<LANES>().0.iter().zip(x.as_chunks::<LANES>().0) {
         for i in 0..LANES {
-            sum[i] = w[i].mul_add(x[i], sum[i]);
+            lanes[i] = w[i].mul_add(x[i], lanes[i]);
         }
     }
-    *lanes = sum;
+    // Halves first, so that it stays vector code.
+    let mut width = LANES / 2;
+    while width > 0 {
+        for i in 0..width {
+            lanes[i] += lanes[i + width];
+        }
+        width /= 2;
+    }
+    *sum += lanes[0];
 }

@@ -62,6 +62,8 @@ mod probe;
 #[cfg(target_arch = "x86_64")]
 mod rows;
 #[cfg(target_arch = "x86_64")]
+mod softmax;
+#[cfg(target_arch = "x86_64")]
 mod sums;
 mod team;
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 mod attention;
 mod conv;
+mod ggml_types;
 mod matmul;
 mod norms;
 
