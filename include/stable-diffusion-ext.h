@@ -34,6 +34,28 @@ SD_API int sd_ext_abi_version(void);
 SD_API
 const char *sd_ext_last_error(void);
 
+/**
+ * Describes model files without reading their weights: a JSON text in UTF-8, or NULL when a file cannot be read.
+ *
+ * files says for each path what it holds, its bytes by type, and the field that takes it; family, variant,
+ * parts, missing and memory (bytes) are about the model that all of them make up, family being null where they
+ * make up none. fields maps fields to paths. Release the text with sd_ext_free_text.
+ *
+ * Pointers:
+ * paths is NULL or points to count strings, each NULL or NUL-terminated.
+ */
+SD_API
+char *sd_ext_inspect_model(const char *const *paths,
+                           size_t count);
+
+/**
+ * Releases a text that this library returned; NULL is allowed.
+ *
+ * Pointers:
+ * text is NULL or was returned by sd_ext_inspect_model and not released yet.
+ */
+SD_API void sd_ext_free_text(char *text);
+
 #ifdef __cplusplus
 }  // extern "C"
 #endif  // __cplusplus

@@ -5,6 +5,7 @@ pub mod choice;
 mod context;
 mod convert;
 mod exclusive;
+mod inspect;
 mod open;
 pub mod request;
 mod state;
@@ -13,4 +14,5 @@ mod upscaler;
 
 pub use context::{Context, Facts, Run, Sound, Video};
 pub use convert::{convert, imatrix};
+pub use inspect::inspect;
 pub use upscaler::Upscaler;

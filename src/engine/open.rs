@@ -71,7 +71,7 @@ pub(super) fn open(options: &ContextOptions, report: &Callbacks) -> Result<Opene
 }
 
 /// Tensors under the names of their files with the prefixes of their fields.
-fn placed(opened: &[(Source, Arc<ModelFile>)], unet: bool) -> Index {
+pub(super) fn placed(opened: &[(Source, Arc<ModelFile>)], unet: bool) -> Index {
     let mut index = Index::default();
     for (source, file) in opened {
         index.add(file.clone(), |name| Some(source.place(name, unet).into_owned()));
@@ -80,7 +80,7 @@ fn placed(opened: &[(Source, Arc<ModelFile>)], unet: bool) -> Index {
 }
 
 /// Opens the file or diffusers folder of one field.
-fn open_one(
+pub(super) fn open_one(
     source: Source,
     field: &str,
     path: Option<&Path>,

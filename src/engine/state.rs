@@ -12,7 +12,7 @@ use super::request::{ContextOptions, ImageRequest};
 use crate::cancel::CancelToken;
 use crate::error::{Error, Result};
 use crate::family::{Autoencoder, Loaded, Loading, Model};
-use crate::graph::{Device, EvalNode, Math, Type, Watch, devices};
+use crate::graph::{Device, EvalNode, Math, ProductSink, Type, Watch, devices};
 use crate::image::Image;
 use crate::layer::Env;
 use crate::log_info;
@@ -20,6 +20,7 @@ use crate::pipeline::{Stage, generate_image};
 use crate::report::{Callbacks, EvalFn};
 use crate::sample::run::Sampler;
 use crate::weights::TypePolicy;
+use crate::weights::importance::{self, Meter};
 
 /// Networks and devices of a context.
 pub(super) struct State {
@@ -98,9 +99,11 @@ impl State {
         let watch = CallWatch { cancel: &run.cancel, eval: report.eval.as_deref().map(Eval) };
         let progress = LoadProgress::new(report);
         let tell = |done, of| progress.tell(done, of);
+        // Kernels keep their operands to themselves: ggml's own products are watched.
+        let math = Math { kernels: self.math.kernels && !importance::is_measuring(), ..self.math };
         let env = Env {
             device: &self.device,
-            math: self.math,
+            math,
             circular: [request.circular_x, request.circular_y],
             mmap: self.options.enable_mmap,
             watch: &watch,
@@ -201,6 +204,10 @@ struct CallWatch<'a> {
 impl Watch for CallWatch<'_> {
     fn cancelled(&self) -> bool {
         self.cancel.stop()
+    }
+
+    fn products(&self) -> Option<&dyn ProductSink> {
+        importance::is_measuring().then_some(&Meter)
     }
 
     fn eval(&self) -> Option<&dyn EvalNode> {

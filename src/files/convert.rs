@@ -3,6 +3,7 @@
 
 use super::dtype::Dtype;
 use crate::error::{Error, Result};
+use half::slice::HalfFloatSliceExt;
 use half::{bf16, f16};
 
 /// Writes each element of `bytes` as f32 to `out`. An error for quantised types and for counts that differ.
@@ -21,7 +22,11 @@ pub fn convert_source(dtype: Dtype, bytes: &[u8], out: &mut [f32]) -> Result<()>
     }
     match dtype {
         Dtype::F32 => each(bytes, out, f32::from_le_bytes),
-        Dtype::F16 => each(bytes, out, |b| f16::from_le_bytes(b).to_f32()),
+        Dtype::F16 => match bytemuck::try_cast_slice::<u8, f16>(bytes) {
+            // many at a time where the processor can
+            Ok(halves) if cfg!(target_endian = "little") => halves.convert_to_f32_slice(out),
+            _ => each(bytes, out, |b| f16::from_le_bytes(b).to_f32()),
+        },
         Dtype::BF16 => each(bytes, out, |b| bf16::from_le_bytes(b).to_f32()),
         Dtype::F64 => each(bytes, out, |b| f64::from_le_bytes(b) as f32),
         Dtype::I64 => each(bytes, out, |b| i64::from_le_bytes(b) as f32),
@@ -80,7 +85,12 @@ pub fn e4m3_to_f32(byte: u8) -> f32 {
         (0, _) => mantissa * 2f32.powi(-9),
         _ => (8.0 + mantissa) * 2f32.powi(exponent - 10),
     };
-    sign * magnitude
+    magnitude.copysign(sign)
+}
+
+/// E4M3 to the bits of an f16; all values are exact.
+pub fn e4m3_to_f16(byte: u8) -> u16 {
+    f16::from_f32(e4m3_to_f32(byte)).to_bits()
 }
 
 /// E5M2: the upper half of an f16. arXiv 2209.05433.

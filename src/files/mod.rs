@@ -34,7 +34,7 @@ mod zip;
 #[allow(unsafe_code)]
 mod mmap;
 
-pub use convert::{apply_scale, convert_source, e4m3_to_f32, e5m2_to_f32, i64_to_i32};
+pub use convert::{apply_scale, convert_source, e4m3_to_f16, e4m3_to_f32, e5m2_to_f32, i64_to_i32};
 pub use dtype::Dtype;
 pub use metadata::{Array, Metadata, Value};
 pub use model::{Format, ModelFile, TensorEntry};

@@ -60,6 +60,11 @@ impl TensorEntry {
         Self { name, dtype, shape, offset, nbytes, strides: None, scale: None, source: 0, packed: None }
     }
 
+    /// Whether parts of it can be read without reading all of it.
+    pub fn reads_in_parts(&self) -> bool {
+        self.strides.is_none() && self.packed.is_none()
+    }
+
     /// Number of elements.
     pub fn elements(&self) -> usize {
         self.shape.iter().product()
@@ -155,6 +160,11 @@ impl ModelFile {
     /// Path as given.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Paths of the files that hold the tensors: one, or as many as there are shards.
+    pub fn paths(&self) -> impl Iterator<Item = &Path> {
+        self.sources.iter().map(Source::path)
     }
 
     /// Container.

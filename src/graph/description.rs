@@ -1,6 +1,7 @@
 //! A computation being described: a ggml context without data, and the list of its nodes.
 
 use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
 use std::ffi::CString;
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -119,6 +120,11 @@ impl Graph {
             storages.push(weight.storage().clone());
         }
         Tensor::new(self, weight.raw())
+    }
+
+    /// Full names of the weights of all storages referred to, by the address of their tensor.
+    pub(super) fn weight_names(&self) -> HashMap<usize, String> {
+        self.storages.borrow().iter().flat_map(|s| s.names()).collect()
     }
 
     /// Ends a segment with `x`: everything `x` needs is computed before what comes after.

@@ -1,5 +1,6 @@
 //! A built graph with its memory: described once, run many times with new inputs.
 
+use std::cell::Cell;
 use std::ffi::c_void;
 use std::ptr::NonNull;
 
@@ -7,6 +8,7 @@ use ggml_sys as sys;
 
 use super::description::{Graph, Math};
 use super::device::Device;
+use super::products::{ProductSink, Products};
 use super::tensor::Tensor;
 use super::types::Type;
 use crate::error::{Error, Result};
@@ -43,6 +45,12 @@ pub trait Watch {
     /// Whether to stop; asked before every node.
     fn cancelled(&self) -> bool {
         false
+    }
+
+    /// Who wants to know what weights are multiplied with, if anyone. A graph that is watched should be built
+    /// without kernels, whose nodes are not seen.
+    fn products(&self) -> Option<&dyn ProductSink> {
+        None
     }
 
     /// The raw callback that sees every node, if one is set.
@@ -215,13 +223,28 @@ impl Program {
                 );
             }
         }
-        let status = guarded(|| match (&self.memory, watch.eval()) {
+        let products = watch.products().map(|sink| Products {
+            sink,
+            inner: watch.eval(),
+            inner_waits: Cell::new(false),
+            names: self.graph.weight_names(),
+        });
+        let eval = products.as_ref().map(|p| p as &dyn EvalNode).or_else(|| watch.eval());
+        let status = guarded(|| match (&self.memory, eval) {
             // SAFETY: planned graph and live backend or scheduler.
             (Memory::Single(_), None) => unsafe { Ok(sys::ggml_backend_graph_compute(device.raw(), nodes)) },
             (Memory::Single(_), Some(eval)) => compute_watched(device, nodes, eval),
-            // SAFETY: planned graph and live scheduler.
-            (Memory::Scheduled { sched, .. }, _) => unsafe {
-                Ok(sys::ggml_backend_sched_graph_compute(sched.as_ptr(), nodes))
+            // SAFETY: planned graph and live scheduler; `eval` outlives the computation, after which the callback is
+            // taken away.
+            (Memory::Scheduled { sched, .. }, eval) => unsafe {
+                let hook = eval.map(|eval| EvalHook { eval });
+                let data = hook.as_ref().map_or(std::ptr::null_mut(), |h| (&raw const *h).cast_mut().cast());
+                let callback: sys::ggml_backend_sched_eval_callback =
+                    if hook.is_some() { Some(eval_node) } else { None };
+                sys::ggml_backend_sched_set_eval_callback(sched.as_ptr(), callback, data);
+                let status = sys::ggml_backend_sched_graph_compute(sched.as_ptr(), nodes);
+                sys::ggml_backend_sched_set_eval_callback(sched.as_ptr(), None, std::ptr::null_mut());
+                Ok(status)
             },
         });
         if device.is_cpu() {
@@ -316,6 +339,17 @@ unsafe extern "C-unwind" fn should_abort(data: *mut c_void) -> bool {
     // that computes.
     let hook = unsafe { &*data.cast::<CancelHook<'_>>() };
     hook.watch.cancelled()
+}
+
+struct EvalHook<'a> {
+    eval: &'a dyn EvalNode,
+}
+
+unsafe extern "C-unwind" fn eval_node(tensor: *mut sys::ggml_tensor, ask: bool, data: *mut c_void) -> bool {
+    // SAFETY: `compute` passes an `EvalHook` that outlives the computation; schedulers call this on the thread
+    // that computes.
+    let hook = unsafe { &*data.cast::<EvalHook<'_>>() };
+    hook.eval.eval(tensor.cast(), ask)
 }
 
 /// Computes node after node where `eval` wants to see one, in runs of unwatched nodes otherwise.

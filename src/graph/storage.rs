@@ -30,6 +30,8 @@ struct State {
     mappings: Vec<Arc<dyn AsRef<[u8]> + Send + Sync>>,
     /// Addresses of the tensors that do.
     mapped: HashSet<usize>,
+    /// Full names by address; ggml shortens the ones it keeps.
+    names: Vec<(usize, Arc<str>)>,
 }
 
 // SAFETY: the ggml context is only changed under `state`'s lock; tensor fields that change later (data,
@@ -97,7 +99,9 @@ impl Storage {
             unsafe { sys::ggml_set_name(tensor.as_ptr(), c_name.as_ptr()) };
         }
         state.declared += 1;
-        Ok(Weight { storage: self.clone(), tensor, name: name.into(), shape, ty, access: Arc::default() })
+        let name: Arc<str> = name.into();
+        state.names.push((tensor.as_ptr() as usize, name.clone()));
+        Ok(Weight { storage: self.clone(), tensor, name, shape, ty, access: Arc::default() })
     }
 
     /// Gives memory on `device` to every declared tensor that has none.
@@ -186,6 +190,11 @@ impl Storage {
         });
         free_buffers(&mut state);
         self.generation.fetch_add(1, Ordering::Release);
+    }
+
+    /// Full names of all tensors by the address of their description.
+    pub(super) fn names(&self) -> Vec<(usize, String)> {
+        self.state.lock().names.iter().map(|(at, name)| (*at, name.to_string())).collect()
     }
 
     /// Grows with every change of where the tensors lie.

@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod autoencode;
+pub mod convert;
 mod hires;
 mod image;
 mod inputs;

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 
+use super::importance::Importance;
 use super::index::Index;
 use super::part::{LoadOptions, Planned};
 use crate::error::{Error, Result};
@@ -120,8 +121,12 @@ impl Filler<'_> {
         for merge in self.merges.iter().filter(|m| m.touches(weight.name())) {
             merge.merge(weight.name(), weight.shape(), &mut scratch.values)?;
         }
-        let (values, width) = (&scratch.values, weight.shape()[0]);
-        store(weight, &mut |bytes| write_as(weight.ty(), values, width, bytes))
+        let values = &scratch.values;
+        if !weight.ty().is_quantized() {
+            return store(weight, &mut |bytes| write_as(weight.ty(), values, weight.shape()[0], bytes));
+        }
+        let importance = Importance::of(weight.name(), weight.shape());
+        store(weight, &mut |bytes| importance.quantize(weight.ty(), values, 0, bytes))
     }
 
     fn is_merged(&self, name: &str) -> bool {

@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod fill;
+pub mod importance;
 mod index;
 pub mod names;
 mod part;

@@ -66,6 +66,12 @@ impl TypePolicy {
         Ok(policy)
     }
 
+    /// The types that weights may be given, each with the name of the field that says so.
+    pub fn types(&self) -> impl Iterator<Item = (&'static str, Type)> {
+        let rules = self.rules.iter().map(|(_, ty)| ("tensor_type_rules", *ty));
+        self.default.iter().map(|ty| ("type", *ty)).chain(rules)
+    }
+
     /// Whether nothing is to be changed.
     pub fn is_neutral(&self) -> bool {
         self.default.is_none() && self.rules.is_empty()
