@@ -10,13 +10,14 @@ use crate::family::{self, Family};
 use crate::files::{self, ModelFile};
 use crate::report::Callbacks;
 use crate::weights::Index;
-use crate::weights::names::{Source, canonical};
+use crate::weights::names::{Dialect, Source, canonical};
 use crate::{log_debug, log_info};
 
 /// The files of a context under canonical names.
 pub(super) struct Opened {
     pub family: &'static dyn Family,
     pub index: Index,
+    pub dialect: Dialect,
 }
 
 /// Opens every file that `options` names and finds the family.
@@ -67,7 +68,7 @@ pub(super) fn open(options: &ContextOptions, report: &Callbacks) -> Result<Opene
         });
     }
     log_debug!(report, "{} tensors in all", index.len());
-    Ok(Opened { family, index })
+    Ok(Opened { family, index, dialect })
 }
 
 /// Tensors under the names of their files with the prefixes of their fields.

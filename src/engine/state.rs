@@ -5,16 +5,17 @@ use std::cell::Cell;
 use std::ffi::c_void;
 use std::time::Instant;
 
+use super::adapters::Shelf;
 use super::choice::{SampleMethod, Scheduler};
 use super::context::{Facts, Run};
 use super::open::open;
-use super::request::{ContextOptions, ImageRequest};
+use super::request::{ContextOptions, ImageRequest, Lora};
 use crate::cancel::CancelToken;
 use crate::error::{Error, Result};
 use crate::family::{Autoencoder, Loaded, Loading, Model};
 use crate::graph::{Device, EvalNode, Math, ProductSink, Type, Watch, devices};
 use crate::image::Image;
-use crate::layer::Env;
+use crate::layer::{Env, Runner};
 use crate::log_info;
 use crate::pipeline::{Stage, generate_image};
 use crate::report::{Callbacks, EvalFn};
@@ -31,6 +32,7 @@ pub(super) struct State {
     autoencoder: Box<dyn Autoencoder>,
     preview: Option<Box<dyn Autoencoder>>,
     sampler: Sampler,
+    shelf: Shelf,
 }
 
 impl State {
@@ -45,8 +47,9 @@ impl State {
         let device = choose_device(&options)?;
         log_info!(report, "device: {} with {} threads", device.name(), device.threads());
         let math = choose_math(&options, &device, report);
-        let mut state =
-            Self { options, device, math, model, autoencoder, preview, sampler: Sampler::default() };
+        let shelf = Shelf::new(&opened.index, opened.dialect);
+        let sampler = Sampler::default();
+        let mut state = Self { options, device, math, model, autoencoder, preview, sampler, shelf };
         state.prepare(report)?;
         let facts = state.facts();
         Ok((state, facts))
@@ -96,6 +99,7 @@ impl State {
         }
         run.cancel.check()?;
         let report = run.callbacks;
+        self.apply_loras(&request.loras, report)?;
         let watch = CallWatch { cancel: &run.cancel, eval: report.eval.as_deref().map(Eval) };
         let progress = LoadProgress::new(report);
         let tell = |done, of| progress.tell(done, of);
@@ -126,6 +130,14 @@ impl State {
         let result = generate_image(&mut stage, request);
         self.free_graphs();
         result
+    }
+
+    /// Makes the LoRAs of a generation count, and no others.
+    fn apply_loras(&mut self, loras: &[Lora], report: &Callbacks) -> Result<()> {
+        let coders = std::iter::once(&mut self.autoencoder).chain(&mut self.preview);
+        let mut runners: Vec<&mut Runner> = coders.flat_map(|coder| coder.runners()).collect();
+        runners.extend(self.model.runners());
+        self.shelf.apply(loras, None, self.options.lora_apply, &mut runners, &self.device, report)
     }
 
     /// Frees the memory of intermediate values, also after an error.
