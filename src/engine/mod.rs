@@ -1,8 +1,8 @@
 //! What a context owns: the loaded family, devices, callbacks, the cancel flag.
 #![forbid(unsafe_code)]
 
-pub mod adapters;
-mod choice;
+mod adapters;
+pub mod choice;
 mod context;
 mod convert;
 mod exclusive;

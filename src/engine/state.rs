@@ -3,6 +3,7 @@
 
 use std::cell::Cell;
 use std::ffi::c_void;
+use std::path::Path;
 use std::time::Instant;
 
 use super::adapters::Shelf;
@@ -17,7 +18,8 @@ use crate::graph::{Device, EvalNode, Math, ProductSink, Type, Watch, devices};
 use crate::image::Image;
 use crate::layer::{Env, Runner};
 use crate::log_info;
-use crate::pipeline::{Stage, generate_image};
+use crate::pipeline::upscale::{StagedUpscaler, TiledUpscaler};
+use crate::pipeline::{PixelUpscaler, Stage, generate_image};
 use crate::report::{Callbacks, EvalFn};
 use crate::sample::run::Sampler;
 use crate::weights::TypePolicy;
@@ -44,7 +46,7 @@ impl State {
         let loading = Loading { index: &opened.index, policy: &policy, options: &options, report };
         let Loaded { model, autoencoder, preview } = opened.family.build(&loading)?;
         warn_of_model_args(&options, opened.family.model_args(), report);
-        let device = choose_device(&options)?;
+        let device = choose_device(options.backend.as_deref(), "diffusion", options.n_threads)?;
         log_info!(report, "device: {} with {} threads", device.name(), device.threads());
         let math = choose_math(&options, &device, report);
         let shelf = Shelf::new(&opened.index, opened.dialect);
@@ -57,7 +59,7 @@ impl State {
 
     fn prepare(&mut self, report: &Callbacks) -> Result<()> {
         let cancel = CancelToken::none();
-        let watch = CallWatch { cancel: &cancel, eval: report.eval.as_deref().map(Eval) };
+        let watch = CallWatch::new(&cancel, report);
         let progress = LoadProgress::new(report);
         let tell = |done, of| progress.tell(done, of);
         let env = Env {
@@ -100,7 +102,7 @@ impl State {
         run.cancel.check()?;
         let report = run.callbacks;
         self.apply_loras(&request.loras, report)?;
-        let watch = CallWatch { cancel: &run.cancel, eval: report.eval.as_deref().map(Eval) };
+        let watch = CallWatch::new(&run.cancel, report);
         let progress = LoadProgress::new(report);
         let tell = |done, of| progress.tell(done, of);
         // Kernels keep their operands to themselves: ggml's own products are watched.
@@ -114,6 +116,10 @@ impl State {
             cancel: &run.cancel,
             load_progress: &tell,
         };
+        let open_upscaler = |path: &Path, tile| -> Result<Box<dyn PixelUpscaler + '_>> {
+            let upscaler = TiledUpscaler::open(path, tile, "hires.model_path")?;
+            Ok(Box::new(StagedUpscaler { upscaler, env, report }))
+        };
         let mut stage = Stage {
             model: self.model.as_mut(),
             autoencoder: self.autoencoder.as_mut(),
@@ -122,7 +128,7 @@ impl State {
             report,
             cancel: &run.cancel,
             sampler: &mut self.sampler,
-            upscaler: &|_, _| Err(Error::invalid("upscaling networks are not available in this build")),
+            upscaler: &open_upscaler,
             rng: self.options.rng,
             // Two of one kind are one generator, as recorded.
             sampler_rng: self.options.sampler_rng.filter(|kind| *kind != self.options.rng),
@@ -152,10 +158,9 @@ impl State {
     }
 }
 
-/// The device that `backend` names; without one a GPU where ggml found any, else the CPU.
-fn choose_device(options: &ContextOptions) -> Result<Device> {
-    let threads = options.n_threads;
-    match options.backend.as_deref().map(diffusion_device) {
+/// The device that `backend` names for `module`; without one a GPU where ggml found any, else the CPU.
+pub(super) fn choose_device(backend: Option<&str>, module: &str, threads: usize) -> Result<Device> {
+    match backend.map(|spec| device_of(spec, module)) {
         Some(name) if !name.is_empty() => Device::open(name, threads),
         _ => {
             let gpu = devices().into_iter().map(|(name, _)| name).find(|name| {
@@ -166,13 +171,15 @@ fn choose_device(options: &ContextOptions) -> Result<Device> {
     }
 }
 
-/// The device for the denoiser in `name` or `module=name,...`.
-fn diffusion_device(spec: &str) -> &str {
+/// The device for `module` in `name` or `module=name,...`.
+fn device_of<'s>(spec: &'s str, module: &str) -> &'s str {
     let mut chosen = "";
     for part in spec.split(',').map(str::trim) {
         match part.split_once('=') {
             None => chosen = part,
-            Some(("diffusion" | "diffusion_model" | "*" | "all", name)) => chosen = name.trim(),
+            Some((key, name)) if key == module || matches!(key, "diffusion_model" | "*" | "all") => {
+                chosen = name.trim();
+            }
             Some(_) => {}
         }
     }
@@ -208,9 +215,15 @@ fn choose_math(options: &ContextOptions, device: &Device, report: &Callbacks) ->
 }
 
 /// Cancelling and the node callback of one call.
-struct CallWatch<'a> {
+pub(super) struct CallWatch<'a> {
     cancel: &'a CancelToken,
     eval: Option<Eval<'a>>,
+}
+
+impl<'a> CallWatch<'a> {
+    pub(super) fn new(cancel: &'a CancelToken, report: &'a Callbacks) -> Self {
+        Self { cancel, eval: report.eval.as_deref().map(Eval) }
+    }
 }
 
 impl Watch for CallWatch<'_> {
@@ -236,7 +249,7 @@ impl EvalNode for Eval<'_> {
 }
 
 /// Passes on the progress of loading, a few times a second.
-struct LoadProgress<'a> {
+pub(super) struct LoadProgress<'a> {
     report: &'a Callbacks,
     last: Cell<Option<Instant>>,
 }
@@ -245,11 +258,11 @@ struct LoadProgress<'a> {
 const LOAD_INTERVAL: f32 = 0.2;
 
 impl<'a> LoadProgress<'a> {
-    fn new(report: &'a Callbacks) -> Self {
+    pub(super) fn new(report: &'a Callbacks) -> Self {
         Self { report, last: Cell::new(None) }
     }
 
-    fn tell(&self, done: usize, of: usize) {
+    pub(super) fn tell(&self, done: usize, of: usize) {
         let seconds = self.last.get().map_or(0.0, |at| at.elapsed().as_secs_f32());
         if done == of || self.last.get().is_none() || seconds >= LOAD_INTERVAL {
             self.last.set(Some(Instant::now()));

@@ -32,6 +32,7 @@ const RECIPE: Recipe = Recipe {
     ays: AysLevels::Image512,
     projection: &PROJECTION,
     can_shift_time: false,
+    names: &names::SD1,
 };
 
 /// Measured by regression on decoded pictures; shared with [`super::sd2`].

@@ -34,6 +34,7 @@ const RECIPE: Recipe = Recipe {
     ays: AysLevels::Image512,
     projection: &PROJECTION,
     can_shift_time: false,
+    names: &names::SD1,
 };
 
 impl Family for Sd2 {

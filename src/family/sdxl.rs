@@ -49,6 +49,7 @@ const RECIPE: Recipe = Recipe {
         patch: 1,
     },
     can_shift_time: true,
+    names: &names::SDXL,
 };
 
 impl Family for Sdxl {

@@ -60,7 +60,7 @@ pub(super) fn enlarge(
     hires: &Hires,
     latent: &HostTensor,
     size: [usize; 2],
-    upscaler: Option<&mut Box<dyn PixelUpscaler>>,
+    upscaler: Option<&mut Box<dyn PixelUpscaler + '_>>,
     (coding, rng): (&Coding<'_>, &mut Rng),
 ) -> Result<HostTensor> {
     let factor = stage.autoencoder.factor();
@@ -87,7 +87,7 @@ fn enlarge_pixels(
     hires: &Hires,
     pixels: &HostTensor,
     size: [usize; 2],
-    upscaler: Option<&mut Box<dyn PixelUpscaler>>,
+    upscaler: Option<&mut Box<dyn PixelUpscaler + '_>>,
 ) -> Result<HostTensor> {
     if let Some(upscaler) = upscaler {
         return resize(&upscaler.upscale(pixels)?, size, Resize::Nearest, false);

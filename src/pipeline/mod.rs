@@ -44,7 +44,7 @@ pub struct Stage<'a> {
     /// Buffers that outlive a generation.
     pub sampler: &'a mut Sampler,
     /// Loads an upscaling network, for hires: path and tile side in pixels.
-    pub upscaler: &'a LoadUpscaler,
+    pub upscaler: &'a dyn Fn(&Path, i32) -> Result<Box<dyn PixelUpscaler + 'a>>,
     /// Generator of start noise and encoder noise.
     pub rng: RngChoice,
     /// Generator of the sampler's noise; `None`: the one of the start noise goes on.
