@@ -8,6 +8,7 @@ use std::time::SystemTime;
 use super::request::{Lora, LoraApply};
 use crate::adapt::lora::{LoraFile, LoraSet, RunTime, Targets};
 use crate::error::Result;
+use crate::family::Model;
 use crate::graph::Device;
 use crate::layer::Runner;
 use crate::report::Callbacks;
@@ -49,44 +50,49 @@ pub(super) struct Shelf {
     /// The one used last is at the end.
     files: Vec<(FileKey, Arc<LoraFile>)>,
     applied: Vec<Wish>,
+    /// The LoRA of the model's own files.
+    companion: Option<Arc<LoraFile>>,
+    /// Whether anything was applied yet.
+    fresh: bool,
     /// Counts changes, so that graphs of different adapters are told apart.
     changes: u64,
-}
-
-/// A LoRA that another file brings along, such as that of an identity model.
-pub(super) struct Companion {
-    /// Where it comes from, for messages and to tell it from others.
-    pub path: PathBuf,
-    /// Its tensors.
-    pub file: Arc<LoraFile>,
 }
 
 impl Shelf {
     /// For the weights of `index`.
     pub fn new(index: &Index, dialect: Dialect) -> Self {
         let targets = Targets::from_index(index);
-        Self { targets, dialect, files: Vec::new(), applied: Vec::new(), changes: 0 }
+        Self {
+            targets,
+            dialect,
+            files: Vec::new(),
+            applied: Vec::new(),
+            companion: None,
+            fresh: true,
+            changes: 0,
+        }
     }
 
-    /// The weights and the spelling of names, to read LoRAs for this model.
-    pub fn names(&self) -> (&Targets, &Dialect) {
-        (&self.targets, &self.dialect)
+    /// Takes the LoRA that belongs to `model`, which counts in every generation.
+    pub fn accompany(&mut self, model: &dyn Model, report: &Callbacks) {
+        self.companion = model.companion(&self.targets, &self.dialect).map(Arc::new);
+        if let Some(warning) = self.companion.as_ref().and_then(|lora| lora.parsed().warning()) {
+            log_warn!(report, "LoRA of the model: {warning}");
+        }
     }
 
     /// Makes `loras` (and nothing of an earlier generation) count on `runners`. What cannot be used is said.
     pub fn apply(
         &mut self,
         loras: &[Lora],
-        companion: Option<&Companion>,
         mode: LoraApply,
         runners: &mut [&mut Runner],
         device: &Device,
         report: &Callbacks,
     ) -> Result<()> {
         let keys = loras.iter().map(|lora| FileKey::new(&lora.path, lora.high_noise));
-        let mut wishes: Vec<Wish> = keys.zip(loras).map(|(key, lora)| (key, lora.multiplier.to_bits())).collect();
-        wishes.extend(companion.map(|c| (FileKey::new(&c.path, false), 1.0f32.to_bits())));
-        if wishes == self.applied {
+        let wishes: Vec<Wish> = keys.zip(loras).map(|(key, lora)| (key, lora.multiplier.to_bits())).collect();
+        if wishes == self.applied && !self.fresh {
             return Ok(());
         }
         let mut opened = Vec::new();
@@ -95,9 +101,9 @@ impl Shelf {
                 opened.push((file, lora.multiplier));
             }
         }
-        opened.extend(companion.map(|c| (c.file.clone(), 1.0)));
+        opened.extend(self.companion.clone().map(|lora| (lora, 1.0)));
         self.changes += 1;
-        self.applied.clear();
+        self.fresh = true;
         let set = LoraSet::new(opened);
         let result = place(&set, mode, runners, device, self.changes);
         if result.is_err() {
@@ -106,6 +112,7 @@ impl Shelf {
             return result;
         }
         self.applied = wishes;
+        self.fresh = false;
         Ok(())
     }
 

@@ -49,7 +49,8 @@ impl State {
         let device = choose_device(options.backend.as_deref(), "diffusion", options.n_threads)?;
         log_info!(report, "device: {} with {} threads", device.name(), device.threads());
         let math = choose_math(&options, &device, report);
-        let shelf = Shelf::new(&opened.index, opened.dialect);
+        let mut shelf = Shelf::new(&opened.index, opened.dialect);
+        shelf.accompany(&*model, report);
         let sampler = Sampler::default();
         let mut state = Self { options, device, math, model, autoencoder, preview, sampler, shelf };
         state.prepare(report)?;
@@ -143,7 +144,7 @@ impl State {
         let coders = std::iter::once(&mut self.autoencoder).chain(&mut self.preview);
         let mut runners: Vec<&mut Runner> = coders.flat_map(|coder| coder.runners()).collect();
         runners.extend(self.model.runners());
-        self.shelf.apply(loras, None, self.options.lora_apply, &mut runners, &self.device, report)
+        self.shelf.apply(loras, self.options.lora_apply, &mut runners, &self.device, report)
     }
 
     /// Frees the memory of intermediate values, also after an error.

@@ -8,6 +8,8 @@ use super::coders::{self, Scaling};
 use super::{
     Concat, Conditioning, ImageGuidance, Loaded, Loading, Model, Projection, Prompt, Surroundings, Traits,
 };
+use crate::adapt::lora::{LoraFile, Targets};
+use crate::adapt::photomaker::{PhotoMaker, TRIGGER};
 use crate::error::{Error, Result};
 use crate::files::ModelFile;
 use crate::graph::Act;
@@ -22,8 +24,8 @@ use crate::sample::prediction::NoiseTable;
 use crate::sample::run::Evaluation;
 use crate::sample::{AysLevels, Denoiser, Method, Prediction, Scheduler};
 use crate::tensor::HostTensor;
-use crate::text::clip::{CHUNK, encode, end_position, zero_padded};
-use crate::text::{CustomWords, apply_weights};
+use crate::text::clip::{CHUNK, encode, end_position, triggered, zero_padded};
+use crate::text::{CustomWords, Tokens, apply_weights};
 use crate::weights::names::{Dialect, control as control_name};
 use crate::weights::{Index, values_f32};
 
@@ -150,9 +152,10 @@ pub(super) fn build(loading: &Loading<'_>, recipe: &'static Recipe) -> Result<Lo
     };
     let custom = Custom::load(loading, &encoders);
     let control = Control::open(loading, recipe, &unet)?;
+    let photo_maker = photo_maker(loading, &encoders);
     let traits = traits(loading, recipe, &unet)?;
     let trial = recipe.prediction == Guess::Trial && loading.options.prediction.is_none();
-    let model = LatentUnet { traits, recipe, unet, encoders, custom, control, trial };
+    let model = LatentUnet { traits, recipe, unet, encoders, custom, control, photo_maker, trial };
     Ok(Loaded { model: Box::new(model), autoencoder, preview })
 }
 
@@ -323,6 +326,7 @@ struct LatentUnet {
     encoders: Vec<ClipModel>,
     custom: Custom,
     control: Option<Control>,
+    photo_maker: Option<PhotoMaker>,
     trial: bool,
 }
 
@@ -362,6 +366,80 @@ impl LatentUnet {
     }
 }
 
+impl LatentUnet {
+    fn conditioning(&mut self, env: &Env<'_>, prompt: &Prompt<'_>, tokens: &Tokens) -> Result<Conditioning> {
+        let skip = if prompt.clip_skip > 0 { prompt.clip_skip } else { self.recipe.clip_skip };
+        let mut wants_vector = self.recipe.size_vector && self.unet.unet().label_width().is_some();
+        let (mut data, mut width, mut vector) = (Vec::new(), 0, None);
+        for chunk in tokens.chunks(CHUNK) {
+            let output = self.states(env, &chunk.ids, skip.unsigned_abs() as usize, wants_vector)?;
+            if let Some(pooled) = output.pooled {
+                vector = Some(self.vector(pooled, prompt.size)?);
+                wants_vector = false;
+            }
+            let mut states = output.hidden;
+            width = states.dim(0);
+            if prompt.zero {
+                states.data.fill(0.0);
+            } else {
+                apply_weights(&mut states.data, &chunk.weights)?;
+            }
+            data.append(&mut states.data);
+        }
+        let context = HostTensor::new([width, data.len() / width.max(1)], data)?;
+        Ok(Conditioning { context, vector, ..Conditioning::default() })
+    }
+
+    /// The prompt without its trigger word, and from some step on with a person in place of the class word. `None`
+    /// where no person is wished for; why a wish cannot be followed is said.
+    fn personal(&mut self, env: &Env<'_>, prompt: &Prompt<'_>) -> Result<Option<Conditioning>> {
+        let (Some(maker), Some(wish)) = (&self.photo_maker, prompt.person) else { return Ok(None) };
+        let refuse = |why: &str| {
+            log_warn!(wish.report, "PhotoMaker is left out: {why}");
+            Ok(None)
+        };
+        let person = match maker.person(&wish.given.images, wish.given.embed.as_deref()) {
+            Ok(person) => person,
+            Err(error) => return refuse(&error.to_string()),
+        };
+        let words = &self.custom.words;
+        let Some(text) = triggered(prompt.text, TRIGGER, person.tokens, self.recipe.pad, words)? else {
+            return refuse(&format!("the prompt has no word \"{TRIGGER}\" behind the word for the person"));
+        };
+        let places: Vec<usize> = (0..text.class.len()).filter(|&i| text.class[i]).collect();
+        let mut with = self.conditioning(env, prompt, &text.with_identity)?;
+        let mut without = self.conditioning(env, prompt, &text.without_identity)?;
+        for encoder in &mut self.encoders {
+            encoder.runner().drop_graph();
+        }
+        if let Some(maker) = &mut self.photo_maker {
+            maker.fuse(env, &mut with.context, &places, &person)?;
+        }
+        let after = (wish.given.style_strength / 100.0 * wish.steps as f32) as i32;
+        without.later = Some((after, Arc::new(with)));
+        Ok(Some(without))
+    }
+}
+
+/// The identity encoder that the options name. A file that is none is said and left out.
+fn photo_maker(loading: &Loading<'_>, encoders: &[ClipModel]) -> Option<PhotoMaker> {
+    let path = loading.options.photo_maker.as_ref()?;
+    let width: usize = encoders.iter().map(|e| e.clip().width()).sum();
+    let maker = PhotoMaker::open(path, loading.policy).and_then(|maker| {
+        let found = maker.width();
+        let fits = found == width;
+        fits.then_some(maker)
+            .ok_or_else(|| Error::Weights(format!("it is for text of width {found}, the model has {width}")))
+    });
+    match maker {
+        Ok(maker) => Some(maker),
+        Err(error) => {
+            log_warn!(loading.report, "photo_maker_path is left out: {error}");
+            None
+        }
+    }
+}
+
 impl Model for LatentUnet {
     fn traits(&self) -> &Traits {
         &self.traits
@@ -397,27 +475,11 @@ impl Model for LatentUnet {
     }
 
     fn condition(&mut self, env: &Env<'_>, prompt: &Prompt<'_>) -> Result<Conditioning> {
-        let tokens = encode(prompt.text, self.recipe.pad, &self.custom.words)?;
-        let skip = if prompt.clip_skip > 0 { prompt.clip_skip } else { self.recipe.clip_skip };
-        let mut wants_vector = self.recipe.size_vector && self.unet.unet().label_width().is_some();
-        let (mut data, mut width, mut vector) = (Vec::new(), 0, None);
-        for chunk in tokens.chunks(CHUNK) {
-            let output = self.states(env, &chunk.ids, skip.unsigned_abs() as usize, wants_vector)?;
-            if let Some(pooled) = output.pooled {
-                vector = Some(self.vector(pooled, prompt.size)?);
-                wants_vector = false;
-            }
-            let mut states = output.hidden;
-            width = states.dim(0);
-            if prompt.zero {
-                states.data.fill(0.0);
-            } else {
-                apply_weights(&mut states.data, &chunk.weights)?;
-            }
-            data.append(&mut states.data);
+        if let Some(conditioning) = self.personal(env, prompt)? {
+            return Ok(conditioning);
         }
-        let context = HostTensor::new([width, data.len() / width.max(1)], data)?;
-        Ok(Conditioning { context, vector, ..Conditioning::default() })
+        let tokens = encode(prompt.text, self.recipe.pad, &self.custom.words)?;
+        self.conditioning(env, prompt, &tokens)
     }
 
     fn predict(
@@ -449,6 +511,11 @@ impl Model for LatentUnet {
         let mut runners: Vec<_> = self.encoders.iter_mut().map(ClipModel::runner).collect();
         runners.push(self.unet.runner());
         runners.extend(self.control.as_mut().map(|control| control.net.runner()));
+        runners.extend(self.photo_maker.as_mut().map(PhotoMaker::runner));
         runners
+    }
+
+    fn companion(&self, targets: &Targets, dialect: &Dialect) -> Option<LoraFile> {
+        self.photo_maker.as_ref().map(|maker| maker.lora(targets, dialect))
     }
 }

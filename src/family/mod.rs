@@ -18,7 +18,8 @@ mod sdxl;
 
 use std::sync::Arc;
 
-use crate::engine::request::ContextOptions;
+use crate::engine::request::{ContextOptions, PhotoMaker};
+use crate::adapt::lora::{LoraFile, Targets};
 use crate::error::{Error, Result};
 use crate::layer::{Env, Runner};
 use crate::report::Callbacks;
@@ -181,6 +182,25 @@ pub struct Prompt<'a> {
     pub zero: bool,
     /// Reference pictures `[W, H, C]`, values 0 to 1, for encoders that see them.
     pub references: &'a [HostTensor],
+    /// A person whom the prompt speaks of.
+    pub person: Option<PersonWish<'a>>,
+}
+
+/// A wish that pictures show a person.
+#[derive(Clone, Copy)]
+pub struct PersonWish<'a> {
+    /// Pictures, face embeddings, strength of the style.
+    pub given: &'a PhotoMaker,
+    /// Steps of the generation.
+    pub steps: usize,
+    /// Whom to tell why it cannot be followed.
+    pub report: &'a Callbacks,
+}
+
+impl std::fmt::Debug for PersonWish<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("PersonWish").field("steps", &self.steps).finish_non_exhaustive()
+    }
 }
 
 /// What a denoiser is told by one prompt.
@@ -194,6 +214,18 @@ pub struct Conditioning {
     pub concat: Option<Arc<HostTensor>>,
     /// Whatever else the family's denoiser takes.
     pub more: Vec<HostTensor>,
+    /// What takes its place after a number of steps.
+    pub later: Option<(i32, Arc<Conditioning>)>,
+}
+
+impl Conditioning {
+    /// The conditioning for step `step` (from 1; negative in the first half of a step).
+    pub fn at(&self, step: i32) -> &Self {
+        match &self.later {
+            Some((after, other)) if step > *after => other,
+            _ => self,
+        }
+    }
 }
 
 /// What an evaluation depends on besides the prompt.
@@ -236,6 +268,11 @@ pub trait Model: Send {
 
     /// All networks, by the canonical prefix of their weights.
     fn runners(&mut self) -> Vec<&mut Runner>;
+
+    /// A LoRA that belongs to the model's own files and always counts.
+    fn companion(&self, _targets: &Targets, _dialect: &Dialect) -> Option<LoraFile> {
+        None
+    }
 }
 
 /// From pixels to latents and back. Pixels are `[W, H, C, N]`, values 0 to 1.

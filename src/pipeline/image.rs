@@ -1,6 +1,7 @@
 //! From a request to pictures.
 #![forbid(unsafe_code)]
 
+use std::sync::Arc;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use super::autoencode::Coding;
@@ -9,7 +10,7 @@ use super::sampling::{Sampling, latent};
 use super::{Stage, hires};
 use crate::engine::request::{self, ImageRequest};
 use crate::error::{Error, Result};
-use crate::family::{Conditioning, ImageGuidance, Prompt, Traits};
+use crate::family::{Conditioning, ImageGuidance, PersonWish, Prompt, Traits};
 use crate::image::{Image, Resize, from_tensor, resize};
 use crate::report::Callbacks;
 use crate::sample::guidance::{Scales, SkipLayers};
@@ -243,12 +244,19 @@ fn conditions(
         size: job.size,
         zero,
         references,
+        person: None,
     };
     let zero = job.traits.zero_empty_negative && request.negative_prompt.is_empty();
     let [with, without] = &inputs.concat;
-    let mut positive =
-        stage.model.condition(&stage.env, &prompt(&request.prompt, false, &inputs.references))?;
+    let steps = usize::try_from(request.sample.steps).unwrap_or(0);
+    let person = Some(PersonWish { given: &request.photo_maker, steps, report: stage.report });
+    let positive = Prompt { person, ..prompt(&request.prompt, false, &inputs.references) };
+    let mut positive = stage.model.condition(&stage.env, &positive)?;
     positive.concat = positive.concat.or_else(|| with.clone());
+    if let Some((_, later)) = &mut positive.later {
+        let concat = later.concat.clone().or_else(|| with.clone());
+        *later = Arc::new(Conditioning { concat, ..(**later).clone() });
+    }
     let mut negative = None;
     let mut alone = None;
     let by_references = job.traits.image_guidance == ImageGuidance::WithReferences;

@@ -142,7 +142,8 @@ impl Network for Denoising<'_, '_> {
         let sampling = self.sampling;
         let conditioning = sampling.conditions[evaluation.branch.index()]
             .as_ref()
-            .ok_or_else(|| Error::Internal(format!("no conditioning for {:?}", evaluation.branch)))?;
+            .ok_or_else(|| Error::Internal(format!("no conditioning for {:?}", evaluation.branch)))?
+            .at(evaluation.step);
         let alone = evaluation.branch == Branch::ImageNegative;
         let surroundings = Surroundings {
             references: if alone { &[] } else { sampling.references },

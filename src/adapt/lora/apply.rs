@@ -26,13 +26,14 @@ pub struct LoraFile {
 impl LoraFile {
     /// Opens `path` for the model with the weights `targets`; `denoiser` is the prefix of the network it is for.
     pub fn open(path: &Path, targets: &Targets, dialect: &Dialect, denoiser: &str) -> Result<Self> {
-        Ok(Self::new(Arc::new(ModelFile::open(path)?), "", targets, dialect, denoiser))
+        let every = |name: &str| Some(name.to_owned());
+        Ok(Self::new(Arc::new(ModelFile::open(path)?), every, targets, dialect, denoiser))
     }
 
-    /// The tensors of an open file whose names begin with `prefix`, which is taken off; others are not looked at.
+    /// The tensors of an open file under the names that `rename` gives them; without one they are not looked at.
     pub fn new(
         file: Arc<ModelFile>,
-        prefix: &str,
+        rename: impl Fn(&str) -> Option<String>,
         targets: &Targets,
         dialect: &Dialect,
         denoiser: &str,
@@ -40,7 +41,7 @@ impl LoraFile {
         let numbered = file.tensors().iter().enumerate();
         let (numbers, entries): (Vec<usize>, Vec<Entry>) = numbered
             .filter_map(|(number, tensor)| {
-                let name = tensor.name.strip_prefix(prefix)?.to_owned();
+                let name = rename(&tensor.name)?;
                 Some((number, Entry { name, shape: tensor.shape.clone() }))
             })
             .unzip();
