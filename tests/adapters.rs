@@ -202,7 +202,7 @@ fn what_cannot_be_used_is_said_and_the_rest_applied() {
     let lines = Arc::new(Mutex::new(Vec::new()));
     let seen = lines.clone();
     let callbacks = Callbacks {
-        log: Some(Box::new(move |_, text| seen.lock().unwrap().push(String::from_utf8_lossy(text).into_owned()))),
+        log: Some(Box::new(move |_, text| seen.lock().unwrap().push(text.to_owned()))),
         ..Callbacks::default()
     };
     let mut tensors = spellings().remove(0).1;
