@@ -83,7 +83,8 @@ impl File {
         let mut bytes = (header.len() as u64).to_le_bytes().to_vec();
         bytes.extend(header.as_bytes());
         bytes.extend(data);
-        let path = std::env::temp_dir().join(format!("sd-adapters-{}-{name}.safetensors", std::process::id()));
+        let path =
+            std::env::temp_dir().join(format!("sd-adapters-{}-{name}.safetensors", std::process::id()));
         std::fs::write(&path, bytes).unwrap();
         Self(path)
     }
@@ -135,11 +136,18 @@ fn spellings() -> Vec<(&'static str, Tensors)> {
     let full = || (vec![N, N], product());
     vec![
         ("kohya", kohya(module.clone())),
-        ("kohya, names of checkpoints", kohya("lora_unet_input_blocks_1_1_transformer_blocks_0_attn1_to_q".into())),
+        (
+            "kohya, names of checkpoints",
+            kohya("lora_unet_input_blocks_1_1_transformer_blocks_0_attn1_to_q".into()),
+        ),
         ("lycoris", kohya(format!("lycoris_unet_{LINES}_to_q"))),
         (
             "diffusers A and B",
-            low(format!("unet.{DOTS}.to_q.lora_A.weight"), format!("unet.{DOTS}.to_q.lora_B.weight"), &halved),
+            low(
+                format!("unet.{DOTS}.to_q.lora_A.weight"),
+                format!("unet.{DOTS}.to_q.lora_B.weight"),
+                &halved,
+            ),
         ),
         (
             "PEFT with an adapter's name",
@@ -186,7 +194,11 @@ fn every_spelling_of_one_change_gives_one_picture_and_leaves_no_trace() {
         for (i, (name, tensors)) in spellings().iter().enumerate() {
             let file = File::new(&format!("{mode:?}-{i}"), tensors);
             let with = draw(&context, &[(&file.0, 1.0)], 64, 2);
-            assert!(difference(&with, &without).1 > 0.5, "{mode:?} {name}: {:?}", difference(&with, &without));
+            assert!(
+                difference(&with, &without).1 > 0.5,
+                "{mode:?} {name}: {:?}",
+                difference(&with, &without)
+            );
             let first = first.get_or_insert_with(|| with.clone());
             let (largest, mean) = difference(&with, first);
             assert!(largest <= 6 && mean < 0.3, "{mode:?} {name}: {largest} {mean}");
@@ -208,7 +220,11 @@ fn what_cannot_be_used_is_said_and_the_rest_applied() {
     let mut tensors = spellings().remove(0).1;
     let good = File::new("good", &tensors);
     tensors.push(("lora_unet_no_such_layer.lora_up.weight".into(), vec![2, 2], vec![0.0; 4]));
-    tensors.push(("lora_unet_mid_block_attentions_0_proj_in.lora_up.weight".into(), vec![3, 5], vec![0.0; 15]));
+    tensors.push((
+        "lora_unet_mid_block_attentions_0_proj_in.lora_up.weight".into(),
+        vec![3, 5],
+        vec![0.0; 15],
+    ));
     let odd = File::new("odd", &tensors);
     let context = context(LoraApply::Immediately);
     let expected = draw(&context, &[(&good.0, 1.0)], 64, 1);

@@ -112,7 +112,14 @@ enum Identity {
     /// Two projections of CLIP's state of the whole picture.
     Projected([Linear; 2]),
     /// Face embeddings that look at CLIP's states.
-    Perceived { tokens: Mlp, norm: LayerNorm, picture: Linear, layers: Vec<Perceiver>, out: Linear, end: LayerNorm },
+    Perceived {
+        tokens: Mlp,
+        norm: LayerNorm,
+        picture: Linear,
+        layers: Vec<Perceiver>,
+        out: Linear,
+        end: LayerNorm,
+    },
 }
 
 impl Identity {
@@ -181,7 +188,8 @@ impl Identity {
                 let first = tokens.forward(ctx, faces)?.reshape([width, self.count(), n, 1])?;
                 let first = norm.forward(ctx, first)?;
                 let picture = picture.forward(ctx, states)?;
-                let last = layers.iter().try_fold(first, |tokens, layer| layer.forward(ctx, picture, tokens))?;
+                let last =
+                    layers.iter().try_fold(first, |tokens, layer| layer.forward(ctx, picture, tokens))?;
                 let last = end.forward(ctx, out.forward(ctx, last)?)?.add(first)?;
                 last.reshape([width, self.count() * n, 1, 1])
             }
@@ -217,9 +225,8 @@ fn member(name: &str) -> &str {
 impl PhotoMaker {
     /// The identity encoder in `path`; nothing is read yet.
     pub fn open(path: &Path, policy: &TypePolicy) -> Result<Self> {
-        let file = Arc::new(
-            ModelFile::open(path).map_err(|error| Error::Invalid(format!("{FIELD}: {error}")))?,
-        );
+        let file =
+            Arc::new(ModelFile::open(path).map_err(|error| Error::Invalid(format!("{FIELD}: {error}")))?);
         let mut index = Index::default();
         index.add(file.clone(), |name| {
             let is_lora = name.starts_with("lora_weights.") || name.starts_with("unet.");
@@ -291,7 +298,13 @@ impl PhotoMaker {
     }
 
     /// Changes the rows of `states` (`[C, L]`) at `places` for a person.
-    pub fn fuse(&mut self, env: &Env<'_>, states: &mut HostTensor, places: &[usize], person: &Person) -> Result<()> {
+    pub fn fuse(
+        &mut self,
+        env: &Env<'_>,
+        states: &mut HostTensor,
+        places: &[usize],
+        person: &Person,
+    ) -> Result<()> {
         let width = states.dim(0);
         if width != self.width() || places.len() != person.tokens {
             return Err(Error::shape(
@@ -317,7 +330,8 @@ impl PhotoMaker {
             Ok(vec![fuse.forward(ctx, t[1], identities)?])
         })?;
         self.runner.drop_graph();
-        let new = outputs.first().ok_or_else(|| Error::Internal("the identity encoder gave nothing".into()))?;
+        let new =
+            outputs.first().ok_or_else(|| Error::Internal("the identity encoder gave nothing".into()))?;
         for (place, row) in places.iter().zip(new.data.chunks_exact(width)) {
             states.data[place * width..(place + 1) * width].copy_from_slice(row);
         }
@@ -331,18 +345,22 @@ fn read_embedding(path: &Path) -> Result<HostTensor> {
     let fail = |what: &str| Error::file(path, format!("is no face embedding file: {what}"));
     let number = |i: usize| {
         let raw = bytes.get(i * 4..i * 4 + 4).and_then(|raw| <[u8; 4]>::try_from(raw).ok());
-        raw.map(i32::from_le_bytes).and_then(|n| usize::try_from(n).ok()).ok_or_else(|| fail("a number is missing"))
+        raw.map(i32::from_le_bytes)
+            .and_then(|n| usize::try_from(n).ok())
+            .ok_or_else(|| fail("a number is missing"))
     };
     let (axes, name, ty) = (number(0)?, number(1)?, number(2)?);
     if !(1..=4).contains(&axes) || ty != 0 {
         return Err(fail(&format!("{axes} axes of type {ty}, 1 to 4 of type 0 (f32) were expected")));
     }
     let shape = (0..axes).map(|i| number(3 + i)).collect::<Result<Vec<_>>>()?;
-    let count = shape.iter().try_fold(1usize, |n, &d| n.checked_mul(d)).filter(|&n| n > 0 && n <= MAX_EMBEDDING);
+    let count =
+        shape.iter().try_fold(1usize, |n, &d| n.checked_mul(d)).filter(|&n| n > 0 && n <= MAX_EMBEDDING);
     let count = count.ok_or_else(|| fail(&format!("extents {shape:?}")))?;
     let start = (3 + axes) * 4 + name.min(bytes.len());
     let values = bytes.get(start..start + count * 4).ok_or_else(|| fail("values are missing"))?;
-    let data = values.chunks_exact(4).map(|raw| f32::from_le_bytes([raw[0], raw[1], raw[2], raw[3]])).collect();
+    let data =
+        values.chunks_exact(4).map(|raw| f32::from_le_bytes([raw[0], raw[1], raw[2], raw[3]])).collect();
     HostTensor::new([shape[0], count / shape[0]], data)
 }
 

@@ -50,14 +50,7 @@ impl Upscaler {
         let size = [image.width, image.height].map(|side| side.saturating_mul(self.factor));
         let alpha = matches!(image.channels, 2 | 4);
         Image::byte_count(size[0], size[1], COLOURS + usize::from(alpha))?;
-        log_info!(
-            callbacks,
-            "upscaling from {}x{} to {}x{}",
-            image.width,
-            image.height,
-            size[0],
-            size[1]
-        );
+        log_info!(callbacks, "upscaling from {}x{} to {}x{}", image.width, image.height, size[0], size[1]);
         let pixels = to_tensor(image, None)?;
         let colours = with_channels(&pixels, COLOURS)?;
         let enlarged =

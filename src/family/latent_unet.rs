@@ -8,16 +8,15 @@ use super::coders::{self, Scaling};
 use super::{
     Concat, Conditioning, ImageGuidance, Loaded, Loading, Model, Projection, Prompt, Surroundings, Traits,
 };
+use crate::adapt::controlnet::ControlHook;
 use crate::adapt::lora::{LoraFile, Targets};
 use crate::adapt::photomaker::{PhotoMaker, TRIGGER};
 use crate::error::{Error, Result};
 use crate::files::ModelFile;
 use crate::graph::Act;
-use crate::image::{Resize, resize};
 use crate::layer::{Env, Runner, timestep_embedding};
 use crate::log_warn;
 use crate::net::clip::{ClipConfig, ClipInput, ClipModel, ClipOutput};
-use crate::net::controlnet::ControlModel;
 use crate::net::unet::{Heads, UnetConfig, UnetInput, UnetModel};
 use crate::sample::cache::NetworkKind;
 use crate::sample::prediction::NoiseTable;
@@ -26,7 +25,7 @@ use crate::sample::{AysLevels, Denoiser, Method, Prediction, Scheduler};
 use crate::tensor::HostTensor;
 use crate::text::clip::{CHUNK, encode, end_position, triggered, zero_padded};
 use crate::text::{CustomWords, Tokens, apply_weights};
-use crate::weights::names::{Dialect, control as control_name};
+use crate::weights::names::Dialect;
 use crate::weights::{Index, values_f32};
 
 /// How one family of UNets differs from the others.
@@ -151,7 +150,7 @@ pub(super) fn build(loading: &Loading<'_>, recipe: &'static Recipe) -> Result<Lo
         return Err(Error::Weights(faults.join("\n")));
     };
     let custom = Custom::load(loading, &encoders);
-    let control = Control::open(loading, recipe, &unet)?;
+    let control = control_net(loading, recipe, &unet)?;
     let photo_maker = photo_maker(loading, &encoders);
     let traits = traits(loading, recipe, &unet)?;
     let trial = recipe.prediction == Guess::Trial && loading.options.prediction.is_none();
@@ -270,54 +269,6 @@ fn read_embedding(path: &Path, widths: &[usize]) -> Result<Vec<Vec<f32>>> {
     Ok(rows)
 }
 
-/// A control net and what it made of its latest picture.
-struct Control {
-    net: ControlModel,
-    /// The picture at the size it was encoded in, whether it wrapped around, and the map it became.
-    hint: Option<(HostTensor, [bool; 2], HostTensor)>,
-    residuals: Vec<HostTensor>,
-}
-
-/// Pixels along each side of a latent pixel in a control net's picture.
-const HINT_FACTOR: usize = 8;
-
-impl Control {
-    /// The control net that the options name, if any.
-    fn open(loading: &Loading<'_>, recipe: &Recipe, unet: &UnetModel) -> Result<Option<Self>> {
-        const FIELD: &str = "control_net_path";
-        let Some(path) = &loading.options.control_net else { return Ok(None) };
-        let file = ModelFile::open(path).map_err(|error| Error::Invalid(format!("{FIELD}: {error}")))?;
-        let mut index = Index::default();
-        index.add(Arc::new(file), |name| Some(control_name(name, recipe.names).into_owned()));
-        let config = UnetConfig { heads: recipe.heads };
-        let net = ControlModel::load(&index, loading.policy, "", &config, FIELD)?;
-        let (found, wanted) = (net.net().context_width(), unet.unet().context_width());
-        let (count, places) = (net.net().count(), unet.unet().control_count());
-        if found != wanted || count != places {
-            return Err(Error::Weights(format!(
-                "{FIELD}: the control net is for another model: text of width {found:?} and {count} residuals, the \
-                 model has {wanted:?} and {places}"
-            )));
-        }
-        Ok(Some(Self { net, hint: None, residuals: Vec::new() }))
-    }
-
-    /// Residuals for an evaluation. The picture is encoded once and scaled where a pass has another size.
-    fn run(&mut self, env: &Env<'_>, input: &UnetInput<'_>, picture: &HostTensor) -> Result<&[HostTensor]> {
-        let size = [input.x.dim(0) * HINT_FACTOR, input.x.dim(1) * HINT_FACTOR];
-        let picture = resize(picture, size, Resize::Nearest, false)?;
-        if self.hint.as_ref().is_none_or(|(known, wrap, _)| *known != picture || *wrap != env.circular) {
-            let encoded = self.net.encode_hint(env, &picture)?;
-            self.hint = Some((picture, env.circular, encoded));
-        }
-        let Some((_, _, hint)) = &self.hint else {
-            return Err(Error::Internal("a hint that was just encoded is gone".into()));
-        };
-        self.net.run(env, input, hint, &mut self.residuals)?;
-        Ok(&self.residuals)
-    }
-}
-
 /// A loaded model of a UNet family.
 struct LatentUnet {
     traits: Traits,
@@ -325,7 +276,7 @@ struct LatentUnet {
     unet: UnetModel,
     encoders: Vec<ClipModel>,
     custom: Custom,
-    control: Option<Control>,
+    control: Option<ControlHook>,
     photo_maker: Option<PhotoMaker>,
     trial: bool,
 }
@@ -421,6 +372,13 @@ impl LatentUnet {
     }
 }
 
+/// The control net that the options name.
+fn control_net(loading: &Loading<'_>, recipe: &Recipe, unet: &UnetModel) -> Result<Option<ControlHook>> {
+    let Some(path) = &loading.options.control_net else { return Ok(None) };
+    let config = UnetConfig { heads: recipe.heads };
+    ControlHook::open(path, loading.policy, recipe.names, &config, unet.unet()).map(Some)
+}
+
 /// The identity encoder that the options name. A file that is none is said and left out.
 fn photo_maker(loading: &Loading<'_>, encoders: &[ClipModel]) -> Option<PhotoMaker> {
     let path = loading.options.photo_maker.as_ref()?;
@@ -510,7 +468,7 @@ impl Model for LatentUnet {
     fn runners(&mut self) -> Vec<&mut Runner> {
         let mut runners: Vec<_> = self.encoders.iter_mut().map(ClipModel::runner).collect();
         runners.push(self.unet.runner());
-        runners.extend(self.control.as_mut().map(|control| control.net.runner()));
+        runners.extend(self.control.as_mut().map(|control| control.runner()));
         runners.extend(self.photo_maker.as_mut().map(PhotoMaker::runner));
         runners
     }

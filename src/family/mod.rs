@@ -18,8 +18,8 @@ mod sdxl;
 
 use std::sync::Arc;
 
-use crate::engine::request::{ContextOptions, PhotoMaker};
 use crate::adapt::lora::{LoraFile, Targets};
+use crate::engine::request::{ContextOptions, PhotoMaker};
 use crate::error::{Error, Result};
 use crate::layer::{Env, Runner};
 use crate::report::Callbacks;
