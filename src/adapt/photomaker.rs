@@ -110,16 +110,20 @@ impl Perceiver {
 #[derive(Debug)]
 enum Identity {
     /// Two projections of CLIP's state of the whole picture.
-    Projected([Linear; 2]),
+    Projected(Box<[Linear; 2]>),
     /// Face embeddings that look at CLIP's states.
-    Perceived {
-        tokens: Mlp,
-        norm: LayerNorm,
-        picture: Linear,
-        layers: Vec<Perceiver>,
-        out: Linear,
-        end: LayerNorm,
-    },
+    Perceived(Box<Perceived>),
+}
+
+/// The layers of [`Identity::Perceived`].
+#[derive(Debug)]
+struct Perceived {
+    tokens: Mlp,
+    norm: LayerNorm,
+    picture: Linear,
+    layers: Vec<Perceiver>,
+    out: Linear,
+    end: LayerNorm,
 }
 
 impl Identity {
@@ -129,10 +133,8 @@ impl Identity {
             Linear::load_any_bias(&scope.at(name), input, output)
         };
         if !scope.has_below("qformer_perceiver") {
-            return Ok(Self::Projected([
-                linear(scope, "visual_projection")?,
-                linear(scope, "visual_projection_2")?,
-            ]));
+            let pair = [linear(scope, "visual_projection")?, linear(scope, "visual_projection_2")?];
+            return Ok(Self::Projected(Box::new(pair)));
         }
         let former = scope.at("qformer_perceiver");
         let sampler = former.at("perceiver_resampler");
@@ -141,7 +143,7 @@ impl Identity {
             LayerNorm::load(&scope.at(name), width)
         };
         let width = former.need_shape("token_norm.weight")?[0];
-        Ok(Self::Perceived {
+        Ok(Self::Perceived(Box::new(Perceived {
             tokens: Mlp::load(&former.at("token_proj"))?,
             norm: norm(&former, "token_norm")?,
             picture: linear(&sampler, "proj_in")?,
@@ -150,14 +152,14 @@ impl Identity {
                 .collect::<Result<_>>()?,
             out: linear(&sampler, "proj_out")?,
             end: norm(&sampler, "norm_out")?,
-        })
+        })))
     }
 
     /// Identities of one picture.
     fn count(&self) -> usize {
         match self {
             Self::Projected(_) => 1,
-            Self::Perceived { tokens, norm: _, .. } => tokens.0[1].output() / self.width().max(1),
+            Self::Perceived(p) => p.tokens.0[1].output() / self.width().max(1),
         }
     }
 
@@ -165,7 +167,7 @@ impl Identity {
     fn width(&self) -> usize {
         match self {
             Self::Projected(layers) => layers.iter().map(Linear::output).sum(),
-            Self::Perceived { out, .. } => out.input(),
+            Self::Perceived(p) => p.out.input(),
         }
     }
 
@@ -178,19 +180,20 @@ impl Identity {
         faces: Option<Tensor<'g>>,
     ) -> Result<Tensor<'g>> {
         match (self, faces) {
-            (Self::Projected([one, two]), _) => {
+            (Self::Projected(pair), _) => {
+                let [one, two] = &**pair;
                 let state = vision.forward(ctx, pixels, VisionOutput::Pooled)?;
                 one.forward(ctx, state)?.concat(two.forward(ctx, state)?, 0)
             }
-            (Self::Perceived { tokens, norm, picture, layers, out, end }, Some(faces)) => {
+            (Self::Perceived(p), Some(faces)) => {
                 let states = vision.forward(ctx, pixels, VisionOutput::Hidden(1))?;
                 let (width, n) = (self.width(), pixels.dim(3));
-                let first = tokens.forward(ctx, faces)?.reshape([width, self.count(), n, 1])?;
-                let first = norm.forward(ctx, first)?;
-                let picture = picture.forward(ctx, states)?;
-                let last =
-                    layers.iter().try_fold(first, |tokens, layer| layer.forward(ctx, picture, tokens))?;
-                let last = end.forward(ctx, out.forward(ctx, last)?)?.add(first)?;
+                let first = p.tokens.forward(ctx, faces)?.reshape([width, self.count(), n, 1])?;
+                let first = p.norm.forward(ctx, first)?;
+                let picture = p.picture.forward(ctx, states)?;
+                let look = |tokens, layer: &Perceiver| layer.forward(ctx, picture, tokens);
+                let last = p.layers.iter().try_fold(first, look)?;
+                let last = p.end.forward(ctx, p.out.forward(ctx, last)?)?.add(first)?;
                 last.reshape([width, self.count() * n, 1, 1])
             }
             _ => Err(Error::Internal("face embeddings are wanted and were not given".into())),
@@ -276,16 +279,16 @@ impl PhotoMaker {
         }
         let faces = match (&self.identity, embed) {
             (Identity::Projected(_), _) => None,
-            (Identity::Perceived { tokens, .. }, Some(path)) => {
+            (Identity::Perceived(p), Some(path)) => {
                 let faces = read_embedding(path)?;
                 let (width, count) = (faces.dim(0), faces.dim(1));
-                if width != tokens.0[0].input() || count != images.len() {
+                if width != p.tokens.0[0].input() || count != images.len() {
                     return Err(Error::file(
                         path,
                         format!(
                             "holds {count} face embeddings of {width} values, {} of {} are wanted for the pictures",
                             images.len(),
-                            tokens.0[0].input()
+                            p.tokens.0[0].input()
                         ),
                     ));
                 }

@@ -213,7 +213,7 @@ pub(super) fn conv2d_last<'g>(
     weight: Tensor<'g>,
     bias: Option<Tensor<'g>>,
     conv: &Conv2d,
-) -> Result<Tensor<'g>> {
+) -> Result<Option<Tensor<'g>>> {
     let graph = x.graph();
     let [c, w, h, n] = x.shape();
     let [kw, kh, input, output] = weight.shape();
@@ -231,14 +231,14 @@ pub(super) fn conv2d_last<'g>(
     let plan = weight_type(weight.ty()).filter(|_| input == c && conv.dilation == [1; 2]);
     let plan = plan.and_then(|ty| Conv::new(shape, ty, graph.precision())).zip(shape.output_size());
     let Some((plan, [out_w, out_h, _])) = plan else {
-        return Err(Error::shape("conv2d", format!("{x:?}: no kernel for weight {weight:?}, {conv:?}")));
+        return Ok(None);
     };
     x.check_bias("conv2d", bias, output)?;
     let plan = plan.with_layouts(MapLayout::ChannelsLast, MapLayout::ChannelsLast);
     let mut operands = vec![x.cont()?, weight.cont()?];
     operands.extend(bias);
     let scratch = plan.scratch_bytes(graph.threads);
-    node(graph, [output, out_w, out_h, n], &operands, Job::Conv(plan), scratch)
+    node(graph, [output, out_w, out_h, n], &operands, Job::Conv(plan), scratch).map(Some)
 }
 
 /// Group norm of a map with its channels fastest, scaled, shifted, activated.

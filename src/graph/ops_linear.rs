@@ -100,9 +100,10 @@ impl<'g> Tensor<'g> {
     }
 
     /// As [`Tensor::conv2d`] for a map with its channels fastest, `[C, W, H, N]`; only where [`Graph::has_kernels`].
+    /// `None` where no kernel is made for such a convolution (wide strides, dilation).
     ///
     /// [`Graph::has_kernels`]: super::Graph::has_kernels
-    pub fn conv2d_last(self, weight: Self, bias: Option<Self>, conv: Conv2d) -> Result<Self> {
+    pub fn conv2d_last(self, weight: Self, bias: Option<Self>, conv: Conv2d) -> Result<Option<Self>> {
         super::custom::conv2d_last(self, weight, bias, &conv)
     }
 

@@ -131,12 +131,13 @@ impl<'g> Map<'g> {
 
     /// A convolution with `weight` (`[KW, KH, C, O]`) and bias `[O]`.
     pub fn conv2d(self, weight: Tensor<'g>, bias: Option<Tensor<'g>>, geometry: Conv2d) -> Result<Self> {
-        let data = if self.last {
-            self.data.conv2d_last(weight, bias, geometry)?
-        } else {
-            self.data.conv2d(weight, bias, geometry)?
-        };
-        Ok(self.with(data))
+        if !self.last {
+            return Ok(self.with(self.data.conv2d(weight, bias, geometry)?));
+        }
+        if let Some(data) = self.data.conv2d_last(weight, bias, geometry)? {
+            return Ok(self.with(data));
+        }
+        Self::from_planes(self.planes()?.conv2d(weight, bias, geometry)?)
     }
 
     /// Group norm with scale and shift of each channel, then an activation.

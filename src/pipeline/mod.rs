@@ -25,7 +25,7 @@ pub use image::generate as generate_image;
 pub use upscale::PixelUpscaler;
 
 /// Loads an upscaling network: path and tile side in pixels.
-pub type LoadUpscaler = dyn Fn(&Path, i32) -> Result<Box<dyn PixelUpscaler>>;
+pub type LoadUpscaler<'a> = dyn Fn(&Path, i32) -> Result<Box<dyn PixelUpscaler + 'a>> + 'a;
 
 /// Everything a generation works with.
 pub struct Stage<'a> {
@@ -44,7 +44,7 @@ pub struct Stage<'a> {
     /// Buffers that outlive a generation.
     pub sampler: &'a mut Sampler,
     /// Loads an upscaling network, for hires: path and tile side in pixels.
-    pub upscaler: &'a dyn Fn(&Path, i32) -> Result<Box<dyn PixelUpscaler + 'a>>,
+    pub upscaler: &'a LoadUpscaler<'a>,
     /// Generator of start noise and encoder noise.
     pub rng: RngChoice,
     /// Generator of the sampler's noise; `None`: the one of the start noise goes on.
