@@ -202,9 +202,13 @@ fn every_spelling_of_one_change_gives_one_picture_and_leaves_no_trace() {
             let first = first.get_or_insert_with(|| with.clone());
             let (largest, mean) = difference(&with, first);
             assert!(largest <= 6 && mean < 0.3, "{mode:?} {name}: {largest} {mean}");
-            // another strength, then none
-            draw(&context, &[(&file.0, -0.5)], 64, 1);
-            assert_eq!(draw(&context, &[], 64, 2), without, "{mode:?} {name}");
+            if i == 0 {
+                // another strength, then none
+                draw(&context, &[(&file.0, -0.5)], 64, 1);
+            }
+            if i == 0 || i + 1 == spellings().len() {
+                assert_eq!(draw(&context, &[], 64, 2), without, "{mode:?} {name}");
+            }
         }
     }
 }
@@ -253,6 +257,6 @@ fn the_grey_lora_makes_pictures_grey() {
         let context = context(mode);
         let coloured = chroma(&draw(&context, &[], 128, 10));
         let grey = chroma(&draw(&context, &[(&lora, 1.0)], 128, 10));
-        assert!(coloured > 20.0 && grey < 5.0, "{mode:?}: {coloured} {grey}");
+        assert!(coloured > 20.0 && grey < coloured / 8.0, "{mode:?}: {coloured} {grey}");
     }
 }
