@@ -167,18 +167,18 @@ impl Job<'_> {
                     weight::to_f32(plan.isa, heads.kind, source, key, keys, mask.as_mut_ptr());
                     add_mask(plan.isa, scores, &mask[..keys]);
                 }
-                // Keys up to a whole step count as masked.
-                let padded = round_up(keys, LANES);
-                let scores = std::slice::from_raw_parts_mut(own.scores.add(row * KEYS), padded);
-                scores[keys..].fill(f32::NEG_INFINITY);
                 let old = running.max[query];
                 let [new, sum] = if plan.format == Format::F32 {
+                    // Keys up to a whole step count as masked.
+                    let padded = round_up(keys, LANES);
+                    let scores = std::slice::from_raw_parts_mut(own.scores.add(row * KEYS), padded);
+                    scores[keys..].fill(f32::NEG_INFINITY);
                     let mut state = [old, 0.0];
                     powers(plan.isa, scores, &mut state);
                     pack::a_row(plan.isa, plan.format, scores.as_ptr(), padded, own.p, row);
                     state
                 } else {
-                    softmax::packed_row(scores.as_ptr(), padded, old, plan.format, own.p.add(row * 64))
+                    softmax::packed_row(scores.as_ptr(), keys, old, plan.format, own.p.add(row * 64))
                 };
                 if key > 0 && new != old {
                     let shrink = if old == f32::NEG_INFINITY { 0.0 } else { exp2(old - new) };
