@@ -152,7 +152,7 @@ impl Layer {
         let source = if self.own.k.input() == self.own.q.input() { h } else { context };
         let x = x.add(self.own.forward(ctx, h, source)?)?;
         let x = x.add(self.cross.forward(ctx, self.norms[1].forward(ctx, x)?, context)?)?;
-        let h = self.gate.forward(ctx, self.norms[2].forward(ctx, x)?)?.glu(Act::Gelu, false)?;
+        let h = self.gate.forward(ctx, self.norms[2].forward(ctx, x)?)?.glu(Act::GeluErf, false)?;
         x.add(self.down.forward(ctx, h)?)
     }
 }
