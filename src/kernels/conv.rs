@@ -6,7 +6,7 @@
 
 use super::amx::Tiles;
 use super::block::{Block, SIDE, STEP};
-use super::conv_pack::{Input, pack_weights};
+use super::conv_pack::{Input, pack_groups, pack_weights};
 use super::conv_shape::{ConvShape, Cut, Geometry, MAX_TAPS, MapLayout};
 use super::cpu::{CpuPath, cpu_path};
 use super::epilogue::{Finish, finish};
@@ -89,10 +89,18 @@ impl Conv {
     fn sizes(&self, cut: &Cut) -> (usize, usize) {
         let input =
             group_rows(self.format) * self.geometry.groups * self.geometry.row_bytes(&self.shape, cut.rows);
-        (self.weight_bytes(cut) + input, sum_bytes(cut) + Input::row_bytes(self))
+        (self.weight_bytes(cut) + input, sum_bytes(cut) + self.pass_bytes(cut) + Input::row_bytes(self))
+    }
+
+    /// Weights that a thread packs for one pass over its sums.
+    fn pass_bytes(&self, cut: &Cut) -> usize {
+        if cut.by_panel { self.geometry.pass_groups() * self.geometry.taps * self.format.a_step() } else { 0 }
     }
 
     fn weight_bytes(&self, cut: &Cut) -> usize {
+        if cut.by_panel {
+            return 0;
+        }
         cut.panels * self.geometry.steps() * self.format.a_step()
     }
 
@@ -124,11 +132,11 @@ impl Conv {
                     // SAFETY: shared and own memory were carved as `sizes` says; each thread packs its own share,
                     // and jobs are taken by one thread each.
                     unsafe {
-                        if frame == 0 && row == 0 {
+                        if frame == 0 && row == 0 && !cut.by_panel {
                             pack_weights(self, args.w, first_panel, count, weights, team);
                         }
                         if packed_slab != Some((frame, row)) {
-                            let spare = sums.add(sum_bytes(&cut)).cast();
+                            let spare = sums.add(sum_bytes(&cut) + self.pass_bytes(&cut)).cast();
                             let slab_rows = cut.rows;
                             Input {
                                 plan: self,
@@ -219,6 +227,13 @@ impl Round<'_> {
         let step = g.pass_groups();
         for group in (0..g.groups).step_by(step) {
             let groups = (g.groups - group).min(step);
+            let mut weights = self.weights.wrapping_add((first * g.steps() + group * g.taps) * a_step);
+            if self.cut.by_panel {
+                let own = self.sums.wrapping_byte_add(sum_bytes(&self.cut)).cast::<u8>();
+                // SAFETY: `pass_bytes` were carved after the sums; the panel is this job's.
+                unsafe { pack_groups(plan, self.args.w, self.slab.first_panel + first, group, groups, own) };
+                weights = own;
+            }
             for i in 0..groups * g.taps {
                 offsets[i] = (i / g.taps * group_bytes) as isize + taps[i % g.taps];
             }
@@ -226,7 +241,7 @@ impl Round<'_> {
                 let wide_rows = plan.shape.output - (self.slab.first_panel + first + p) * SIDE > 16;
                 for x in (0..positions).step_by(SIDE) {
                     let block = Block {
-                        a: self.weights.wrapping_add(((first + p) * g.steps() + group * g.taps) * a_step),
+                        a: weights.wrapping_add(p * g.steps() * a_step),
                         b: self.input.wrapping_add(group * group_bytes + (start + x) * 4),
                         offsets: offsets.as_ptr(),
                         steps: groups * g.taps,

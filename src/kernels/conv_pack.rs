@@ -3,7 +3,7 @@
 use super::block::{SIDE, STEP};
 use super::conv::Conv;
 use super::conv_shape::{MAX_TAPS, MapLayout};
-use super::isa::Format;
+use super::isa::{Format, Isa};
 use super::pack;
 use super::pack_map::{self, group_rows};
 use super::team::Team;
@@ -21,35 +21,70 @@ pub(super) unsafe fn pack_weights(
     dst: *mut u8,
     team: &Team,
 ) {
-    let shape = &plan.shape;
-    let (frames, taps) = (shape.kernel[2], plan.geometry.taps);
-    let blocks = shape.input.div_ceil(STEP);
-    let row_bytes = plan.weight.offset(shape.input * frames * taps);
-    // Vector reads of one channel's taps go up to 16 values on.
-    let mut values = [0f32; STEP * MAX_TAPS + 16];
-    // A unit is one group of 32 input channels of one row.
+    let blocks = plan.shape.input.div_ceil(STEP);
+    let frame = blocks * plan.geometry.taps * plan.format.a_step();
     for unit in team.share(count * SIDE * blocks) {
         let (row, block) = (unit / blocks, unit % blocks);
-        let channel = first * SIDE + row;
-        let inputs = (shape.input - block * STEP).min(STEP);
-        let per_input = frames * taps;
-        // SAFETY: the row and its group exist in w; `values` takes 32 channels of at most 64 taps; the steps of
-        // the panel lie in `dst`.
-        unsafe {
+        let step = row / SIDE * plan.geometry.steps() + block * plan.geometry.taps;
+        // SAFETY: the steps of the panel lie in `dst`.
+        unsafe { pack_unit(plan, w, first * SIDE + row, block, dst.add(step * plan.format.a_step()), frame) };
+    }
+}
+
+/// Packs the 32 rows of panel `panel` for `count` channel groups from `group`, of a kernel with one frame.
+///
+/// # Safety
+/// `w` holds the plan's weights, `dst` the steps `[group][tap]`.
+pub(super) unsafe fn pack_groups(
+    plan: &Conv,
+    w: *const u8,
+    panel: usize,
+    group: usize,
+    count: usize,
+    dst: *mut u8,
+) {
+    let bytes = plan.geometry.taps * plan.format.a_step();
+    for row in 0..SIDE {
+        for i in 0..count {
+            // SAFETY: the group's steps lie in `dst`.
+            unsafe { pack_unit(plan, w, panel * SIDE + row, group + i, dst.add(i * bytes), 0) };
+        }
+    }
+}
+
+/// Packs 32 input channels (block `block`) of output channel `channel`: one A step for each tap at `dst`, kernel frames
+/// `frame_bytes` apart.
+///
+/// # Safety
+/// `w` holds the plan's weights, `dst` the steps.
+unsafe fn pack_unit(
+    plan: &Conv,
+    w: *const u8,
+    channel: usize,
+    block: usize,
+    dst: *mut u8,
+    frame_bytes: usize,
+) {
+    let shape = &plan.shape;
+    let (frames, taps) = (shape.kernel[2], plan.geometry.taps);
+    let per_input = frames * taps;
+    let row_bytes = plan.weight.offset(shape.input * per_input);
+    let inputs = (shape.input - block * STEP).min(STEP);
+    // Vector reads of one channel's taps go up to 16 values on.
+    let mut values = [0f32; STEP * MAX_TAPS + 16];
+    // SAFETY: the row and its group exist in w; `values` takes 32 channels of at most 64 taps.
+    unsafe {
+        if channel < shape.output {
+            let start = block * STEP * per_input;
+            let source = w.add(channel * row_bytes);
+            weight::to_f32(plan.isa, plan.weight, source, start, inputs * per_input, values.as_mut_ptr());
+        }
+        for frame in 0..frames {
+            let out = dst.add(frame * frame_bytes);
             if channel < shape.output {
-                let source = w.add(channel * row_bytes);
-                let start = block * STEP * per_input;
-                weight::to_f32(plan.isa, plan.weight, source, start, inputs * per_input, values.as_mut_ptr());
-                values[inputs * per_input..STEP * per_input].fill(0.0);
-            }
-            for frame in 0..frames {
-                let step = row / SIDE * plan.geometry.steps() + (frame * blocks + block) * taps;
-                let out = dst.add(step * plan.format.a_step());
-                if channel >= shape.output {
-                    pack::a_zero(plan.format, taps, out, row % SIDE);
-                    continue;
-                }
-                pack_taps(plan, &values[frame * taps..], per_input, out, row % SIDE);
+                pack_taps(plan, &values[frame * taps..], per_input, out, channel % SIDE);
+            } else {
+                pack::a_zero(plan.format, taps, out, channel % SIDE);
             }
         }
     }
@@ -61,8 +96,12 @@ pub(super) unsafe fn pack_weights(
 /// `values` holds the channels and 16 values more; `out` is the first step; `row` < 32.
 unsafe fn pack_taps(plan: &Conv, values: &[f32], stride: usize, out: *mut u8, row: usize) {
     let (taps, step) = (plan.geometry.taps, plan.format.a_step());
-    // SAFETY: the steps are the caller's promise; tile formats prove the features.
+    // SAFETY: the steps are the caller's promise; `Isa` and the tile formats prove the features.
     unsafe {
+        if plan.format == Format::F32 && plan.isa != Isa::Avx2 && taps <= 16 {
+            pack::simd::tap_rows_f32(values.as_ptr(), stride, taps, out.add(row * 128), step);
+            return;
+        }
         if plan.format != Format::F32 && taps <= 16 {
             let low = if plan.format == Format::Single { 0 } else { 2048 };
             pack::simd::tap_rows(values.as_ptr(), stride, taps, out.add(row * 64), step, low);

@@ -86,6 +86,8 @@ impl ConvShape {
 pub(super) const MAX_TAPS: usize = 64;
 /// Output positions of one job.
 const POSITIONS: usize = 256;
+/// Positions of a map up to which jobs go by panels.
+const SMALL_MAP: usize = 1200;
 /// Panels of 32 output channels of one job at most.
 const MAX_JOB_PANELS: usize = 8;
 /// Steps in one pass over a block of sums at least; their packed weights stay in L1.
@@ -154,12 +156,21 @@ pub(super) struct Cut {
     pub job_panels: usize,
     /// Positions of one job, a multiple of 32.
     pub positions: usize,
+    /// Small maps: each job takes one panel and all positions, and packs its weights group by group as it goes, so that
+    /// they never leave the nearest cache.
+    pub by_panel: bool,
 }
 
 impl Cut {
     /// Keeps all scratch memory below 9.5% of an f16 im2col buffer, or in a few MiB where that is little anyway.
     pub(super) fn new(shape: &ConvShape, g: &Geometry, format: Format, nth: usize) -> Self {
         let all = shape.output.div_ceil(SIDE);
+        let map = g.out[1] * g.pitch;
+        let one_map = shape.kernel[2] * g.out[2] * shape.batch == 1;
+        if one_map && map <= SMALL_MAP && all >= 2 * nth {
+            let positions = round_up(map, SIDE);
+            return Self { rows: g.out[1], panels: all, job_panels: 1, positions, by_panel: true };
+        }
         let panel = g.steps() * format.a_step();
         let unrolled = 2 * g.out[0] * g.out[1] * shape.input * g.taps * shape.kernel[2];
         let few = 4 << 20;
@@ -190,6 +201,7 @@ impl Cut {
         while !(pieces * panels.div_ceil(job_panels)).is_multiple_of(nth) && flat / (pieces + 1) >= 2 * SIDE {
             pieces += 1;
         }
-        Self { rows, panels, job_panels, positions: round_up(flat.div_ceil(pieces), SIDE) }
+        let positions = round_up(flat.div_ceil(pieces), SIDE);
+        Self { rows, panels, job_panels, positions, by_panel: false }
     }
 }

@@ -183,15 +183,8 @@ pub(super) mod simd {
         step: usize,
         low: usize,
     ) {
-        let mut halfs = [[_mm512_setzero_si512(); 16]; 2];
-        for (half, rows) in halfs.iter_mut().enumerate() {
-            for (i, row) in rows.iter_mut().enumerate() {
-                // SAFETY: 16 values from the channel's first are readable.
-                *row = unsafe { _mm512_loadu_si512(src.add((16 * half + i) * stride).cast()) };
-            }
-            *rows = transpose(*rows);
-        }
-        let [first, second] = halfs;
+        // SAFETY: 16 values from each channel's first are readable.
+        let [first, second] = unsafe { turned_taps(src, stride) };
         for (tap, (a, b)) in first.into_iter().zip(second).enumerate().take(taps) {
             let (high, lows) = halves(_mm512_castsi512_ps(a), _mm512_castsi512_ps(b));
             // SAFETY: the row of each tap is the caller's promise.
@@ -203,6 +196,46 @@ pub(super) mod simd {
                 }
             }
         }
+    }
+
+    /// As [`tap_rows`] in f32: rows of 32 values, `step` bytes apart.
+    ///
+    /// # Safety
+    /// As [`tap_rows`]; AVX-512F is there.
+    #[target_feature(enable = "avx512f")]
+    pub(in crate::kernels) unsafe fn tap_rows_f32(
+        src: *const f32,
+        stride: usize,
+        taps: usize,
+        dst: *mut u8,
+        step: usize,
+    ) {
+        // SAFETY: 16 values from each channel's first are readable; the row of each tap is the caller's promise.
+        unsafe {
+            let [first, second] = turned_taps(src, stride);
+            for (tap, (a, b)) in first.into_iter().zip(second).enumerate().take(taps) {
+                _mm512_storeu_si512(dst.add(tap * step).cast(), a);
+                _mm512_storeu_si512(dst.add(tap * step + 64).cast(), b);
+            }
+        }
+    }
+
+    /// 16 values from each of 32 channels, turned: channels 0-15 and 16-31 of each value.
+    ///
+    /// # Safety
+    /// `src` valid for 16 values from each channel's first, `stride` apart.
+    #[target_feature(enable = "avx512f")]
+    #[inline]
+    unsafe fn turned_taps(src: *const f32, stride: usize) -> [[__m512i; 16]; 2] {
+        let mut halfs = [[_mm512_setzero_si512(); 16]; 2];
+        for (half, rows) in halfs.iter_mut().enumerate() {
+            for (i, row) in rows.iter_mut().enumerate() {
+                // SAFETY: 16 values from the channel's first are readable.
+                *row = unsafe { _mm512_loadu_si512(src.add((16 * half + i) * stride).cast()) };
+            }
+            *rows = transpose(*rows);
+        }
+        halfs
     }
 
     /// 16 rows of 32 f32 for every step as one B tile of high halves at `dst` and, with `LOW`, one of low halves

@@ -238,6 +238,17 @@ fn many_slabs_and_chunks() {
 }
 
 #[test]
+fn small_maps_by_panel() {
+    // Enough panels of output channels for three threads.
+    for (kernel, stride) in [(3, 1), (3, 2), (1, 1)] {
+        let shape = ConvShape { stride: [stride, stride, 1], ..ConvShape::same(7, 6, 100, 200, kernel) };
+        for layouts in LAYOUTS {
+            Case { layouts, fused: true, ..Case::new(shape) }.check(1e-5);
+        }
+    }
+}
+
+#[test]
 fn working_memory_is_small() {
     for path in available_paths() {
         for (side, channels) in [(64, 320), (256, 128)] {
