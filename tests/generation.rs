@@ -122,7 +122,8 @@ fn latents_after_every_step_are_those_of_pytorch() {
     let plan = Plan::new(&mut denoiser, &request, &[]).unwrap();
     for (prompt, recorded) in PROMPTS.iter().zip(trajectories().chunks_exact(1 + STEPS)) {
         let conditions = [prompt.as_bytes(), b""].map(|text| {
-            let prompt = Prompt { text, clip_skip: -1, size: [128, 128], zero: false, references: &[] };
+            let prompt =
+                Prompt { text, clip_skip: -1, size: [128, 128], zero: false, references: &[], person: None };
             loaded.model.condition(&env, &prompt).unwrap()
         });
         let generation = Generation {
