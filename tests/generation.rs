@@ -188,6 +188,16 @@ fn equal_seeds_give_equal_bytes_on_any_number_of_threads() {
         assert!(generate(&one, 128, 3, 7) == first);
     }
     assert!(generate(&one, 128, 3, 8) != first);
+    let options = ContextOptions {
+        model: Some(MODEL.into()),
+        params_backend: Some("disk".into()),
+        enable_mmap: true,
+        ..ContextOptions::default()
+    };
+    let waiting = Context::new(options, &Callbacks::default()).unwrap();
+    for _ in 0..2 {
+        assert!(generate(&waiting, 128, 3, 7) == first, "weights that wait on disk");
+    }
     for threads in [2, 3] {
         assert!(generate(&context(threads), 128, 3, 7) == first, "{threads} threads");
     }

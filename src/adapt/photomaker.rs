@@ -332,7 +332,7 @@ impl PhotoMaker {
             let identities = identity.forward(ctx, vision, t[0], t.get(2).copied())?;
             Ok(vec![fuse.forward(ctx, t[1], identities)?])
         })?;
-        self.runner.drop_graph();
+        self.runner.rest();
         let new =
             outputs.first().ok_or_else(|| Error::Internal("the identity encoder gave nothing".into()))?;
         for (place, row) in places.iter().zip(new.data.chunks_exact(width)) {

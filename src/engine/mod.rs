@@ -8,6 +8,7 @@ mod convert;
 mod exclusive;
 mod inspect;
 mod open;
+mod placement;
 pub mod request;
 mod state;
 pub mod system;

@@ -10,6 +10,7 @@ use super::adapters::Shelf;
 use super::choice::{SampleMethod, Scheduler};
 use super::context::{Facts, Run};
 use super::open::open;
+use super::placement::{Module, Placement};
 use super::request::{ContextOptions, ImageRequest, Lora};
 use crate::cancel::CancelToken;
 use crate::error::{Error, Result};
@@ -17,13 +18,13 @@ use crate::family::{Autoencoder, Loaded, Loading, Model};
 use crate::graph::{Device, EvalNode, Math, ProductSink, Type, Watch, devices};
 use crate::image::Image;
 use crate::layer::{Env, Runner};
-use crate::log_info;
 use crate::pipeline::upscale::{StagedUpscaler, TiledUpscaler};
 use crate::pipeline::{PixelUpscaler, Stage, generate_image};
 use crate::report::{Callbacks, EvalFn};
 use crate::sample::run::Sampler;
 use crate::weights::TypePolicy;
 use crate::weights::importance::{self, Meter};
+use crate::{log_info, log_warn};
 
 /// Networks and devices of a context.
 pub(super) struct State {
@@ -58,7 +59,32 @@ impl State {
         Ok((state, facts))
     }
 
+    /// Says of each network where its weights wait while it is unused.
+    fn place(&mut self, report: &Callbacks) {
+        let options = &self.options;
+        let ignored = [
+            ("max_vram", options.max_vram.is_some()),
+            ("stream_layers", options.stream_layers),
+            ("split_mode", options.split_mode.is_some()),
+            ("auto_fit", options.auto_fit),
+            ("rpc_servers", options.rpc_servers.is_some()),
+        ];
+        for (field, _) in ignored.iter().filter(|(_, given)| *given) {
+            log_warn!(report, "{field} has no effect: every network runs whole on one device");
+        }
+        let placement = Placement::parse(self.options.params_backend.as_deref(), report);
+        for runner in self.model.runners() {
+            let module = Module::of_part(runner.part().name());
+            runner.set_waits_on_disk(placement.on_disk(module));
+        }
+        let coders = std::iter::once(&mut self.autoencoder).chain(&mut self.preview);
+        for runner in coders.flat_map(|coder| coder.runners()) {
+            runner.set_waits_on_disk(placement.on_disk(Module::Vae));
+        }
+    }
+
     fn prepare(&mut self, report: &Callbacks) -> Result<()> {
+        self.place(report);
         let cancel = CancelToken::none();
         let watch = CallWatch::new(&cancel, report);
         let progress = LoadProgress::new(report);
@@ -150,11 +176,11 @@ impl State {
     /// Frees the memory of intermediate values, also after an error.
     fn free_graphs(&mut self) {
         for runner in self.model.runners() {
-            runner.drop_graph();
+            runner.rest();
         }
         let coders = std::iter::once(&mut self.autoencoder).chain(&mut self.preview);
         for runner in coders.flat_map(|coder| coder.runners()) {
-            runner.drop_graph();
+            runner.rest();
         }
     }
 }

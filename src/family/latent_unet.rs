@@ -361,7 +361,7 @@ impl LatentUnet {
         let mut with = self.conditioning(env, prompt, &text.with_identity)?;
         let mut without = self.conditioning(env, prompt, &text.without_identity)?;
         for encoder in &mut self.encoders {
-            encoder.runner().drop_graph();
+            encoder.runner().rest();
         }
         if let Some(maker) = &mut self.photo_maker {
             maker.fuse(env, &mut with.context, &places, &person)?;
@@ -423,7 +423,7 @@ impl Model for LatentUnet {
             control: None,
         };
         let out = self.unet.run(env, &input)?;
-        self.unet.runner().drop_graph();
+        self.unet.runner().rest();
         let mean = out.data.iter().zip(&x.data).map(|(a, b)| f64::from(a - b)).sum::<f64>() / x.len() as f64;
         if mean < -1.0 {
             self.traits.denoiser = Denoiser::new(Prediction::Velocity);

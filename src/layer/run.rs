@@ -36,12 +36,13 @@ pub struct Runner {
     adapters: Option<Arc<dyn Adapters>>,
     program: Option<(u64, Program)>,
     capacity: usize,
+    waits_on_disk: bool,
 }
 
 impl Runner {
     /// A runner for the network with these weights, whose graphs have at most `capacity` tensors.
     pub fn new(part: Part, capacity: usize) -> Self {
-        Self { part, adapters: None, program: None, capacity }
+        Self { part, adapters: None, program: None, capacity, waits_on_disk: false }
     }
 
     /// The network's weights.
@@ -62,6 +63,19 @@ impl Runner {
     /// Frees the memory of intermediate values; the weights stay.
     pub fn drop_graph(&mut self) {
         self.program = None;
+    }
+
+    /// Says where the weights wait while the network is unused: in memory, or in their files.
+    pub fn set_waits_on_disk(&mut self, on_disk: bool) {
+        self.waits_on_disk = on_disk;
+    }
+
+    /// Ends a phase of use: frees intermediate values, and the weights where they wait in their files.
+    pub fn rest(&mut self) {
+        self.program = None;
+        if self.waits_on_disk {
+            self.part.unload();
+        }
     }
 
     /// Frees the weights too; they are loaded again when needed.

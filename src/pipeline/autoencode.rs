@@ -108,7 +108,7 @@ impl Coding<'_> {
 /// The memory of intermediate values is large and not needed until the next picture.
 fn free(coder: &mut dyn Autoencoder) {
     for runner in coder.runners() {
-        runner.drop_graph();
+        runner.rest();
     }
 }
 

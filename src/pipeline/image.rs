@@ -279,7 +279,7 @@ fn conditions(
         });
     }
     for runner in stage.model.runners() {
-        runner.drop_graph();
+        runner.rest();
     }
     log_info!(stage.report, "prompts encoded in {:.2}s", started.elapsed().as_secs_f32());
     Ok([Some(positive), negative, alone])

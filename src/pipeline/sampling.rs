@@ -82,7 +82,7 @@ pub(super) fn latent(
         (rng, &mut cache),
     );
     for runner in stage.model.runners() {
-        runner.drop_graph();
+        runner.rest();
     }
     result
 }
