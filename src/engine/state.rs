@@ -77,8 +77,7 @@ impl State {
             let module = Module::of_part(runner.part().name());
             runner.set_waits_on_disk(placement.on_disk(module));
         }
-        let coders = std::iter::once(&mut self.autoencoder).chain(&mut self.preview);
-        for runner in coders.flat_map(|coder| coder.runners()) {
+        for runner in coders(&mut self.autoencoder, &mut self.preview) {
             runner.set_waits_on_disk(placement.on_disk(Module::Vae));
         }
     }
@@ -100,11 +99,7 @@ impl State {
         };
         self.model.settle(&env)?;
         if self.options.eager_load {
-            for runner in self.model.runners() {
-                runner.load(&env)?;
-            }
-            let coders = std::iter::once(&mut self.autoencoder).chain(&mut self.preview);
-            for runner in coders.flat_map(|coder| coder.runners()) {
+            for runner in networks(&mut *self.model, &mut self.autoencoder, &mut self.preview) {
                 runner.load(&env)?;
             }
         }
@@ -167,22 +162,33 @@ impl State {
 
     /// Makes the LoRAs of a generation count, and no others.
     fn apply_loras(&mut self, loras: &[Lora], report: &Callbacks) -> Result<()> {
-        let coders = std::iter::once(&mut self.autoencoder).chain(&mut self.preview);
-        let mut runners: Vec<&mut Runner> = coders.flat_map(|coder| coder.runners()).collect();
-        runners.extend(self.model.runners());
+        let mut runners = networks(&mut *self.model, &mut self.autoencoder, &mut self.preview);
         self.shelf.apply(loras, self.options.lora_apply, &mut runners, &self.device, report)
     }
 
     /// Frees the memory of intermediate values, also after an error.
     fn free_graphs(&mut self) {
-        for runner in self.model.runners() {
-            runner.rest();
-        }
-        let coders = std::iter::once(&mut self.autoencoder).chain(&mut self.preview);
-        for runner in coders.flat_map(|coder| coder.runners()) {
+        for runner in networks(&mut *self.model, &mut self.autoencoder, &mut self.preview) {
             runner.rest();
         }
     }
+}
+
+/// The networks of the autoencoders.
+fn coders<'a>(
+    autoencoder: &'a mut Box<dyn Autoencoder>,
+    preview: &'a mut Option<Box<dyn Autoencoder>>,
+) -> impl Iterator<Item = &'a mut Runner> {
+    std::iter::once(autoencoder).chain(preview).flat_map(|coder| coder.runners())
+}
+
+/// All networks of a context, those of the autoencoders first.
+fn networks<'a>(
+    model: &'a mut dyn Model,
+    autoencoder: &'a mut Box<dyn Autoencoder>,
+    preview: &'a mut Option<Box<dyn Autoencoder>>,
+) -> Vec<&'a mut Runner> {
+    coders(autoencoder, preview).chain(model.runners()).collect()
 }
 
 /// The device that `backend` names for `module`; without one a GPU where ggml found any, else the CPU.

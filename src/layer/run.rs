@@ -60,11 +60,6 @@ impl Runner {
         self.adapters = adapters;
     }
 
-    /// Frees the memory of intermediate values; the weights stay.
-    pub fn drop_graph(&mut self) {
-        self.program = None;
-    }
-
     /// Says where the weights wait while the network is unused: in memory, or in their files.
     pub fn set_waits_on_disk(&mut self, on_disk: bool) {
         self.waits_on_disk = on_disk;
@@ -76,12 +71,6 @@ impl Runner {
         if self.waits_on_disk {
             self.part.unload();
         }
-    }
-
-    /// Frees the weights too; they are loaded again when needed.
-    pub fn unload(&mut self) {
-        self.program = None;
-        self.part.unload();
     }
 
     /// Loads the weights now, if they are not there.

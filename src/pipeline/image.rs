@@ -278,9 +278,7 @@ fn conditions(
             }
         });
     }
-    for runner in stage.model.runners() {
-        runner.rest();
-    }
+    rest(stage);
     log_info!(stage.report, "prompts encoded in {:.2}s", started.elapsed().as_secs_f32());
     Ok([Some(positive), negative, alone])
 }
@@ -315,7 +313,15 @@ fn first_pass(
         latents.push(latent(stage, sampling, sigmas, (&inputs.start, &noise, Some(&inputs.mask)), rng)?);
         log_info!(stage.report, "sampling completed in {:.2}s", started.elapsed().as_secs_f32());
     }
+    rest(stage);
     if latents.is_empty() { Err(Error::Cancelled) } else { Ok(latents) }
+}
+
+/// Ends a phase of the model's work: its graphs serve all latents of a pass and no longer.
+fn rest(stage: &mut Stage<'_>) {
+    for runner in stage.model.runners() {
+        runner.rest();
+    }
 }
 
 /// Enlarges the latents and samples on from there.
@@ -351,6 +357,8 @@ fn second_pass(
         let mut own = stage.sampler_rng.map(|kind| job.rng(kind, index));
         let rng = own.as_mut().unwrap_or(&mut rng);
         out.push(latent(stage, sampling, &sigmas, (&start, &noise, Some(&mask)), rng)?);
+        // The next one's picture may be decoded and encoded first.
+        rest(stage);
     }
     Ok(out)
 }

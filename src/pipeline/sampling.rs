@@ -73,18 +73,7 @@ pub(super) fn latent(
             coding: Coding { report: None, ..sampling.coding.clone() },
         },
     };
-    let result = sample(
-        stage.sampler,
-        &generation,
-        start,
-        Some(noise),
-        (&mut network, &mut observer),
-        (rng, &mut cache),
-    );
-    for runner in stage.model.runners() {
-        runner.rest();
-    }
-    result
+    sample(stage.sampler, &generation, start, Some(noise), (&mut network, &mut observer), (rng, &mut cache))
 }
 
 /// The step cache that the request wants and the model allows.

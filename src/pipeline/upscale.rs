@@ -100,7 +100,7 @@ impl TiledUpscaler {
                 self.run(env, tile)
             })
         };
-        self.model.runner().drop_graph();
+        self.model.runner().rest();
         result
     }
 

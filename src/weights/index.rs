@@ -47,26 +47,6 @@ impl Index {
         self.files.push(file);
     }
 
-    /// The same tensors under other names; where two meet, the one whose name changes gives way.
-    #[must_use]
-    pub fn renamed(&self, mut rename: impl FnMut(&str) -> Option<String>) -> Self {
-        let mut places = BTreeMap::new();
-        let mut moved = Vec::new();
-        for (name, place) in &self.places {
-            match rename(name) {
-                Some(new) if new == *name => {
-                    places.insert(new, *place);
-                }
-                Some(new) => moved.push((new, *place)),
-                None => {}
-            }
-        }
-        for (name, place) in moved {
-            places.entry(name).or_insert(place);
-        }
-        Self { files: self.files.clone(), places }
-    }
-
     /// Place of the tensor `name`.
     pub fn get(&self, name: &str) -> Option<&Place> {
         self.places.get(name)
